@@ -1,0 +1,85 @@
+//! Spark's error conditions inside DataFusion.
+//!
+//! A function that fails at run time as Spark would returns `spark_error`; it
+//! travels through DataFusion as an external error and `from_datafusion` gets
+//! it back out as Weir's error. Errors of analysis are class Config. An error of
+//! the data at run time is class Retryable, as Spark fails the query and a
+//! restart may be tried; the supervisor's backoff and limits do the rest.
+
+use std::fmt;
+
+use datafusion::common::DataFusionError;
+use weir_core::Error;
+
+/// An error condition of Spark at run time.
+#[derive(Debug)]
+pub struct SparkError {
+    /// Spark's condition name.
+    pub condition: String,
+    /// The sentence.
+    pub message: String,
+}
+
+impl fmt::Display for SparkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SparkError {}
+
+/// A DataFusion error that carries a Spark condition.
+pub fn spark_error(condition: impl Into<String>, message: impl Into<String>) -> DataFusionError {
+    DataFusionError::External(Box::new(SparkError { condition: condition.into(), message: message.into() }))
+}
+
+/// An Arrow error that carries a Spark condition.
+pub fn spark_arrow_error(condition: impl Into<String>, message: impl Into<String>) -> arrow::error::ArrowError {
+    arrow::error::ArrowError::ExternalError(Box::new(SparkError { condition: condition.into(), message: message.into() }))
+}
+
+/// Finds the Spark condition anywhere in the chain of causes.
+pub fn find_spark_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a SparkError> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<SparkError>() {
+            return Some(found);
+        }
+        if let Some(DataFusionError::Shared(inner)) = error.downcast_ref::<DataFusionError>() {
+            if let Some(found) = find_spark_error(inner.as_ref()) {
+                return Some(found);
+            }
+        }
+        if let Some(DataFusionError::External(inner)) = error.downcast_ref::<DataFusionError>() {
+            if let Some(found) = find_spark_error(inner.as_ref()) {
+                return Some(found);
+            }
+        }
+        if let Some(arrow::error::ArrowError::ExternalError(inner)) = error.downcast_ref::<arrow::error::ArrowError>() {
+            if let Some(found) = find_spark_error(inner.as_ref()) {
+                return Some(found);
+            }
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// A run-time failure of a plan as Weir's error.
+pub fn from_datafusion(error: DataFusionError) -> Error {
+    match find_spark_error(&error) {
+        Some(found) => Error::retryable(found.condition.clone(), found.message.clone()),
+        None => match error.find_root() {
+            DataFusionError::ResourcesExhausted(message) => Error::retryable("WEIR_OUT_OF_MEMORY", message.clone()),
+            _ => Error::retryable("WEIR_EXECUTION_FAILED", error.strip_backtrace()),
+        },
+    }
+}
+
+/// A failure of planning as Weir's error.
+pub fn from_planning(error: DataFusionError) -> Error {
+    match find_spark_error(&error) {
+        Some(found) => Error::config(found.condition.clone(), found.message.clone()),
+        None => Error::config("WEIR_PLANNING_FAILED", error.strip_backtrace()),
+    }
+}
