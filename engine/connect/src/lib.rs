@@ -1,0 +1,17 @@
+//! Sources and sinks behind two traits.
+//!
+//! Each connector is a folder: its options come parsed from `weir-crds`, its
+//! log discipline from `weir-core`, its rows are Arrow batches with Spark's
+//! types. Connectors know neither SQL nor the checkpoint's paths; they are
+//! handed their log folders.
+
+pub mod open;
+pub mod sink;
+pub mod source;
+
+pub use sink::{
+    BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile,
+};
+pub use source::{
+    AvailableNow, Backlog, PartitionReader, PlannedRange, ReadCounters, ReadLimits, Scan, Source,
+};

@@ -1,0 +1,147 @@
+//! The one error type of the engine crates.
+//!
+//! An error names the object and the action in its message, says what to do
+//! about it, and carries two machine-readable facts: a class, which decides
+//! the exit code and whether the supervisor retries, and a condition, which is
+//! Spark's error condition name wherever Spark has one, else Weir's own in the
+//! same style. Libraries never exit; the task turns the class into a code.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+
+/// What kind of failure this is; decides exit code and retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ErrorClass {
+    /// May go away by itself: brokers, disks, networks. Exit code 10.
+    Retryable,
+    /// The manifest or its data cannot work as written. Exit code 20.
+    Config,
+    /// The checkpoint or the sink does not fit this query. Exit code 21.
+    Incompatible,
+    /// A newer epoch owns the checkpoint. Exit code 22.
+    Fenced,
+}
+
+impl ErrorClass {
+    /// The process exit code of a task that failed with this class.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Retryable => 10,
+            Self::Config => 20,
+            Self::Incompatible => 21,
+            Self::Fenced => 22,
+        }
+    }
+}
+
+/// An engine error: class, condition, message, cause.
+#[derive(Debug)]
+pub struct Error {
+    class: ErrorClass,
+    condition: Cow<'static, str>,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    highest_epoch: Option<u64>,
+}
+
+/// The result type of the engine crates.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of the given class.
+    pub fn new(
+        class: ErrorClass,
+        condition: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            class,
+            condition: condition.into(),
+            message: message.into(),
+            source: None,
+            highest_epoch: None,
+        }
+    }
+
+    /// A failure that a later attempt may not meet again.
+    pub fn retryable(condition: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Retryable, condition, message)
+    }
+
+    /// A failure that only an edit of the manifest or its data can end.
+    pub fn config(condition: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Config, condition, message)
+    }
+
+    /// A checkpoint or sink that does not fit this query.
+    pub fn incompatible(
+        condition: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::new(ErrorClass::Incompatible, condition, message)
+    }
+
+    /// A newer epoch owns the checkpoint; carries the highest epoch seen.
+    pub fn fenced(highest_epoch: u64, message: impl Into<String>) -> Self {
+        let mut error = Self::new(ErrorClass::Fenced, "FENCED_BY_NEWER_EPOCH", message);
+        error.highest_epoch = Some(highest_epoch);
+        error
+    }
+
+    /// Attaches the cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Puts what was being done before the message: `context: message`.
+    #[must_use]
+    pub fn context(mut self, context: impl fmt::Display) -> Self {
+        self.message = format!("{context}: {}", self.message);
+        self
+    }
+
+    /// The class.
+    pub fn class(&self) -> ErrorClass {
+        self.class
+    }
+
+    /// Spark's error condition name, or Weir's own in the same style.
+    pub fn condition(&self) -> &str {
+        &self.condition
+    }
+
+    /// The message without the condition.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The highest epoch seen in the checkpoint, for fenced errors.
+    pub fn highest_epoch(&self) -> Option<u64> {
+        self.highest_epoch
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}] {}", self.condition, self.message)?;
+        let mut cause = self.source.as_deref().map(|e| e as &dyn StdError);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !self.message.contains(&text) {
+                write!(f, ": {text}")?;
+            }
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|e| e as &(dyn StdError + 'static))
+    }
+}

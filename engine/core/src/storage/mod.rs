@@ -1,0 +1,225 @@
+//! Where checkpoints, logs and files live: one way to open a location.
+//!
+//! Owns the mapping from a user's path (`/data/x`, `file:///data/x`,
+//! `s3://bucket/x`) to an object store and a prefix in it, the canonical
+//! spelling of a location, and create-if-absent, the one primitive that the
+//! protocol rests on. On local disks it is durable (`local`); object stores
+//! are durable by nature.
+//!
+//! Does not know what is stored: that is `log`, the sources and the sinks.
+
+mod local;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use url::Url;
+
+pub use local::{DurableLocal, Durability};
+
+use crate::error::{Error, Result};
+
+/// A folder in some store, and the operations the protocol needs on it.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    url: Url,
+}
+
+/// What a create-if-absent came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// The object is ours and durable.
+    New,
+    /// Somebody created it before; nothing was written.
+    AlreadyExists,
+}
+
+/// Opens folders; shares one client per store root.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    durability: Durability,
+}
+
+impl Storage {
+    /// A way to open folders; `durability` matters on local disks only.
+    pub fn new(durability: Durability) -> Self {
+        Self { durability }
+    }
+
+    /// Opens a location given as a bare path or a URL. Nothing is created.
+    ///
+    /// Cloud credentials come from the usual environment variables of each
+    /// provider (`AWS_*`, `AZURE_*`, `GOOGLE_*`).
+    pub fn open(&self, location: &str) -> Result<Folder> {
+        let url = canonical_url(location)?;
+        if url.scheme() == "file" {
+            let prefix = Path::from_url_path(url.path()).map_err(|e| bad_location(location, e))?;
+            let store: Arc<dyn ObjectStore> = Arc::new(DurableLocal::new(self.durability));
+            return Ok(Folder { store, prefix, url });
+        }
+        let variables = std::env::vars().map(|(k, v)| (k.to_ascii_lowercase(), v));
+        let (store, prefix) =
+            object_store::parse_url_opts(&url, variables).map_err(|e| bad_location(location, e))?;
+        Ok(Folder { store: Arc::from(store), prefix, url })
+    }
+}
+
+/// The canonical spelling of a location: an absolute URL without a trailing
+/// slash, `file:///...` for bare paths (relative ones are taken from the
+/// working directory), `s3://` for `s3a://` and `s3n://`.
+pub fn canonical_url(location: &str) -> Result<Url> {
+    let text = location.trim();
+    if text.is_empty() {
+        return Err(bad_location(location, "it is empty"));
+    }
+    let mut url = match Url::parse(text) {
+        // Hadoop prints local paths as `file:/x`; a one-letter scheme is no URL.
+        Ok(url) if url.scheme().len() > 1 => url,
+        _ => {
+            let absolute = std::path::absolute(text).map_err(|e| bad_location(location, e))?;
+            Url::from_file_path(&absolute)
+                .map_err(|()| bad_location(location, "it is not an absolute path"))?
+        }
+    };
+    if matches!(url.scheme(), "s3a" | "s3n") {
+        url.set_scheme("s3").map_err(|()| bad_location(location, "its scheme cannot be used"))?;
+    }
+    let trimmed = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&trimmed);
+    Ok(url)
+}
+
+fn bad_location(location: &str, why: impl std::fmt::Display) -> Error {
+    Error::config(
+        "INVALID_LOCATION",
+        format!("cannot use the location '{location}': {why}; write a path or a URL such as file:///data/x or s3://bucket/x"),
+    )
+}
+
+impl Folder {
+    /// The store that holds the folder.
+    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
+    }
+
+    /// The folder's path inside its store.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// The canonical URL, without a trailing slash.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// True on a disk of this machine.
+    pub fn is_local(&self) -> bool {
+        self.url.scheme() == "file"
+    }
+
+    /// A folder below this one; `name` may hold slashes.
+    pub fn child(&self, name: &str) -> Self {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}/{name}", self.url.path()));
+        Self { store: Arc::clone(&self.store), prefix: self.path_of(name), url }
+    }
+
+    /// The path in the store of an object below the folder.
+    pub fn path_of(&self, name: &str) -> Path {
+        name.split('/').filter(|part| !part.is_empty()).fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// Writes an object that must not exist yet; atomic and durable.
+    pub async fn create_new(&self, name: &str, body: impl Into<Bytes>) -> Result<Created> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let payload = PutPayload::from_bytes(body.into());
+        match self.store.put_opts(&self.path_of(name), payload, options).await {
+            Ok(_) => Ok(Created::New),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(Created::AlreadyExists)
+            }
+            Err(error) => Err(self.failed("create", name, error)),
+        }
+    }
+
+    /// Reads an object whole; `None` when there is none.
+    pub async fn read(&self, name: &str) -> Result<Option<Bytes>> {
+        match self.store.get(&self.path_of(name)).await {
+            Ok(found) => found.bytes().await.map(Some).map_err(|e| self.failed("read", name, e)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed("read", name, error)),
+        }
+    }
+
+    /// The objects directly in the folder (not deeper), in name order.
+    pub async fn list(&self) -> Result<Vec<ObjectMeta>> {
+        let listed = self.store.list_with_delimiter(Some(&self.prefix)).await;
+        match listed {
+            Ok(result) => {
+                let mut objects = result.objects;
+                objects.sort_by(|a, b| a.location.cmp(&b.location));
+                Ok(objects)
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+            Err(error) => Err(self.failed("list", "", error)),
+        }
+    }
+
+    /// Everything below the folder, at any depth.
+    pub async fn list_recursive(&self) -> Result<Vec<ObjectMeta>> {
+        self.store.list(Some(&self.prefix)).try_collect().await.map_err(|e| self.failed("list", "", e))
+    }
+
+    /// Deletes an object; a missing one is fine.
+    pub async fn delete(&self, name: &str) -> Result<()> {
+        match self.store.delete(&self.path_of(name)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failed("delete", name, error)),
+        }
+    }
+
+    fn failed(&self, action: &str, name: &str, error: object_store::Error) -> Error {
+        let object = if name.is_empty() { self.url.to_string() } else { format!("{}/{name}", self.url) };
+        Error::retryable("STORAGE_FAILURE", format!("could not {action} {object}")).with_source(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_location_are_one() {
+        for text in ["/a/b", "/a/b/", "file:///a/b", "file:/a/b/", "file:///a/c/../b"] {
+            assert_eq!(canonical_url(text).unwrap().as_str(), "file:///a/b", "{text}");
+        }
+        assert_eq!(canonical_url("s3a://lake/x/").unwrap().as_str(), "s3://lake/x");
+        assert!(canonical_url(" ").is_err());
+    }
+
+    #[tokio::test]
+    async fn create_new_is_exclusive_and_leaves_no_other_file() {
+        let dir = tempfile::tempdir().unwrap();
+        for durability in [Durability::Fsync, Durability::PageCache] {
+            let name = format!("{durability:?}/offsets/0");
+            let folder = Storage::new(durability).open(dir.path().to_str().unwrap()).unwrap();
+            assert_eq!(folder.create_new(&name, "one").await.unwrap(), Created::New);
+            assert_eq!(folder.create_new(&name, "two").await.unwrap(), Created::AlreadyExists);
+            assert_eq!(folder.read(&name).await.unwrap().unwrap(), "one");
+            let parent = folder.child(&format!("{durability:?}/offsets"));
+            assert_eq!(parent.list().await.unwrap().len(), 1);
+            let on_disk = std::fs::read_dir(dir.path().join(format!("{durability:?}/offsets"))).unwrap();
+            assert_eq!(on_disk.count(), 1);
+            folder.delete(&name).await.unwrap();
+            folder.delete(&name).await.unwrap();
+            assert!(folder.read(&name).await.unwrap().is_none());
+        }
+        assert!(Storage::new(Durability::Fsync).open("/no/such/folder").unwrap().list().await.unwrap().is_empty());
+    }
+}
