@@ -2,3 +2,6 @@
 
 pub mod duration;
 pub mod policy;
+pub mod resource;
+
+pub use resource::{OutputMode, QuerySpec, SinkSpec, SourceSpec, StreamingJob, StreamingJobSpec, TaskSpec, TriggerSpec};
