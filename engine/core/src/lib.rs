@@ -9,7 +9,9 @@ pub mod checkpoint;
 pub mod error;
 pub mod failpoint;
 pub mod offset;
+pub mod progress;
 pub mod storage;
+pub mod trigger;
 
 pub use error::{Error, ErrorClass, Result};
 pub use offset::Offset;

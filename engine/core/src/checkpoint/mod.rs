@@ -1,9 +1,22 @@
 //! A query's checkpoint in Spark's layout, and Weir's own files beside it.
 //!
-//! `fence` and `log` are the writing discipline that everything shares.
+//! `claim` takes the checkpoint for one epoch, `fence` and `log` are the
+//! writing discipline that everything shares, `entries` the files' texts,
+//! `owner` and `recovery` the pure decisions, `query` the handle that the
+//! driver works with, `facts` what `weir checkpoint show` prints.
 
+pub mod claim;
+pub mod entries;
 pub mod fence;
 pub mod log;
+pub mod owner;
+pub mod query;
+pub mod recovery;
 
+pub use claim::{Claim, Claimant, claim};
+pub use entries::{CommitEntry, OffsetEntry};
 pub use fence::Fence;
 pub use log::{Appended, FencedLog};
+pub use owner::Owner;
+pub use query::QueryLog;
+pub use recovery::Recovery;

@@ -1,0 +1,177 @@
+//! The driver's handle on a claimed checkpoint: plan, commit, recover, purge.
+//!
+//! Every write is create-if-absent under the fence; every step passes its
+//! failpoints. Entries are read newest first and only as many as recovery
+//! needs, so the cost does not grow with the age of the query.
+
+use uuid::Uuid;
+
+use super::claim::Claim;
+use super::entries::{self, CommitEntry, OffsetEntry};
+use super::fence::Fence;
+use super::log::{Appended, FencedLog};
+use super::recovery::{self, Facts, Recovery};
+use crate::error::{Error, Result};
+use crate::failpoint;
+use crate::storage::{Created, Folder};
+
+/// `offsets/`, `commits/` and `_weir/sink` of one query under one epoch.
+#[derive(Debug)]
+pub struct QueryLog {
+    root: Folder,
+    claim: Claim,
+    offsets: FencedLog,
+    commits: FencedLog,
+}
+
+/// Whether a plan was ours or stood there already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// The proposed plan is the batch's plan.
+    AsProposed,
+    /// An earlier life of the query planned the batch; this is the plan.
+    Stored(OffsetEntry),
+}
+
+impl QueryLog {
+    /// The logs of a claimed checkpoint.
+    pub fn new(root: Folder, claim: Claim) -> Self {
+        let log = |name: &str| FencedLog::new(root.child(name), claim.fence.clone());
+        Self { offsets: log("offsets"), commits: log("commits"), root, claim }
+    }
+
+    /// The query's id.
+    pub fn query_id(&self) -> Uuid {
+        self.claim.query_id
+    }
+
+    /// The claim.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// The fence.
+    pub fn fence(&self) -> &Fence {
+        &self.claim.fence
+    }
+
+    /// The checkpoint's folder.
+    pub fn root(&self) -> &Folder {
+        &self.root
+    }
+
+    /// The log of source number `source`.
+    pub fn source_log(&self, source: usize) -> FencedLog {
+        FencedLog::new(self.root.child(&format!("sources/{source}")), self.claim.fence.clone())
+    }
+
+    /// Records which sink this checkpoint belongs to, or refuses another one.
+    ///
+    /// `nonce` is the query's `checkpointResetNonce`: a changed nonce allows a
+    /// changed sink, and each nonce keeps its own record.
+    pub async fn bind_sink(&self, identity: &str, nonce: u64) -> Result<()> {
+        let name = if nonce == 0 { "sink".to_owned() } else { format!("sink.{nonce}") };
+        failpoint::hit("claim.sink-identity.before")?;
+        if self.claim.weir().create_new(&name, identity.to_owned()).await? == Created::AlreadyExists {
+            let stored = self.claim.weir().read(&name).await?.unwrap_or_default();
+            if !same_json(&stored, identity.as_bytes()) {
+                return Err(Error::incompatible(
+                    "CHECKPOINT_SINK_CHANGED",
+                    format!(
+                        "the checkpoint {} was written for the sink {}, and the query now writes to {identity}: rows that the \
+                         old sink holds would be missing in the new one; restore the sink, or set a new checkpointLocation with \
+                         a changed checkpointResetNonce",
+                        self.root.url(),
+                        String::from_utf8_lossy(&stored)
+                    ),
+                ));
+            }
+        }
+        failpoint::hit("claim.sink-identity.after")
+    }
+
+    /// Where to go on. `sink_recorded` was read before this call.
+    pub async fn recover(&self, sink_recorded: Option<u64>, sources: usize) -> Result<Recovery> {
+        let planned = self.offsets.ids().await?;
+        let committed = self.commits.ids().await?;
+        let newest = planned.last().copied();
+        let before = newest.and_then(|id| id.checked_sub(1));
+        let facts = Facts {
+            location: self.root.url().to_string(),
+            newest: self.offset_entry(newest).await?,
+            before_newest: self.offset_entry(before).await?,
+            newest_commit: self.commit_entry(committed.last().copied()).await?,
+            planned,
+            committed,
+            sink_recorded,
+            sources,
+        };
+        let recovery = recovery::decide(facts)?;
+        failpoint::hit("claim.recovery.after")?;
+        Ok(recovery)
+    }
+
+    /// Writes the plan of a batch ahead, or takes the one that is there.
+    pub async fn plan(&self, batch: u64, entry: &OffsetEntry) -> Result<Planned> {
+        failpoint::hit("batch.offsets.before")?;
+        let appended = self.offsets.append(&batch.to_string(), entry.to_text()).await?;
+        failpoint::hit("batch.offsets.after")?;
+        match appended {
+            Appended::New => Ok(Planned::AsProposed),
+            Appended::Stored(bytes) => OffsetEntry::parse(&self.name("offsets", batch), &bytes).map(Planned::Stored),
+        }
+    }
+
+    /// Marks a batch as done.
+    pub async fn commit(&self, batch: u64, entry: &CommitEntry) -> Result<()> {
+        failpoint::hit("batch.commits.before")?;
+        self.commits.append(&batch.to_string(), entry.to_text()).await?;
+        failpoint::hit("batch.commits.after")
+    }
+
+    /// Deletes the one entry of each log that leaves the retention when
+    /// `batch` is planned. `weir checkpoint` finds older leftovers.
+    pub async fn purge(&self, batch: u64, retain: u64) -> Result<()> {
+        if let Some(last) = batch.checked_sub(retain + 1) {
+            let name = last.to_string();
+            self.offsets.delete(&name).await?;
+            self.commits.delete(&name).await?;
+        }
+        failpoint::hit("batch.purge.after")
+    }
+
+    /// Deletes everything below the retention; once per start, since a killed
+    /// process may have left entries that `purge` passed by.
+    pub async fn purge_all(&self, batch: u64, retain: u64) -> Result<()> {
+        for log in [&self.offsets, &self.commits] {
+            for id in log.ids().await?.into_iter().filter(|id| id + retain < batch) {
+                log.delete(&id.to_string()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, log: &str, id: u64) -> String {
+        format!("{}/{log}/{id}", self.root.url())
+    }
+
+    async fn offset_entry(&self, id: Option<u64>) -> Result<Option<OffsetEntry>> {
+        let Some(id) = id else { return Ok(None) };
+        let bytes = self.offsets.read(&id.to_string()).await?;
+        bytes.map(|bytes| OffsetEntry::parse(&self.name("offsets", id), &bytes)).transpose()
+    }
+
+    async fn commit_entry(&self, id: Option<u64>) -> Result<Option<CommitEntry>> {
+        let Some(id) = id else { return Ok(None) };
+        let bytes = self.commits.read(&id.to_string()).await?;
+        bytes.map(|bytes| CommitEntry::parse(&self.name("commits", id), &bytes)).transpose()
+    }
+}
+
+fn same_json(a: &[u8], b: &[u8]) -> bool {
+    let parse = |bytes| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+    parse(a).is_some() && parse(a) == parse(b)
+}
+
+// Kept here so that every text of a damaged file comes from one place.
+pub use entries::damaged;
