@@ -5,9 +5,14 @@
 //! types. Connectors know neither SQL nor the checkpoint's paths; they are
 //! handed their log folders.
 
+pub mod noop;
 pub mod open;
+pub mod options;
+pub mod rate;
 pub mod sink;
 pub mod source;
+#[cfg(test)]
+mod testing;
 
 pub use sink::{
     BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile,
