@@ -1,0 +1,59 @@
+# Shared by the set-up scripts: where the cache is, and how a folder in it is made once.
+#
+# A cached folder is named after the versions inside it, built under a temporary name and renamed, so that it is either whole or absent.
+# A lock beside it keeps two builders apart; the second one waits and finds the work done.
+
+REPOSITORY="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+CACHE="${WEIR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/weir}"
+
+say() { printf '==> %s\n' "$*" >&2; }
+
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+need() { # COMMAND REMEDY
+    command -v "$1" >/dev/null 2>&1 || die "$1 is not on the PATH: $2"
+}
+
+# The first characters of a digest over files that decide what a cached folder contains.
+stamp_of() { cat "$@" | sha256sum | cut -c1-10; }
+
+# cached NAME BUILD_FUNCTION: prints nothing; afterwards $CACHE/NAME exists. BUILD_FUNCTION fills the empty folder that it is given.
+cached() {
+    local name="$1" build="$2" target="$CACHE/$1" work
+    [ -d "$target" ] && return 0
+    mkdir -p "$CACHE"
+    exec 9>"$CACHE/.$name.lock"
+    flock 9
+    if [ ! -d "$target" ]; then
+        work="$(mktemp -d "$CACHE/.$name.XXXXXX")"
+        # The lock's descriptor is closed for the builder, so that nothing it leaves running can hold the lock.
+        if ! "$build" "$work" 9>&-; then
+            rm -rf "$work"
+            die "building $target failed; its output is above"
+        fi
+        chmod 755 "$work"
+        mv "$work" "$target"
+    fi
+    exec 9>&-
+}
+
+# Downloads over a registry fail now and then; three tries with growing pauses.
+retried() {
+    local try
+    for try in 1 2 3; do
+        "$@" && return 0
+        [ "$try" = 3 ] || { say "try $try of: $1 failed, again in $((try * 5)) s"; sleep $((try * 5)); }
+    done
+    return 1
+}
+
+# copy_jars POM FOLDER: the dependencies of a Maven project as jar files.
+copy_jars() {
+    need mvn "install Maven 3.8 or later (Debian: apt-get install maven)"
+    need java "install a Java 17 runtime (Debian: apt-get install openjdk-17-jdk-headless)"
+    local project
+    project="$(mktemp -d)"
+    cp "$1" "$project/pom.xml"
+    retried mvn -B -q -ntp -f "$project/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$2" -DincludeScope=runtime >&2 || { rm -rf "$project"; return 1; }
+    rm -rf "$project"
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Puts the jars of one Kafka broker into the cache and prints their folder. WEIR_KAFKA_LIBS names a folder of your own instead.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+if [ -n "${WEIR_KAFKA_LIBS:-}" ]; then
+    echo "$WEIR_KAFKA_LIBS"
+    exit 0
+fi
+
+POM="$REPOSITORY/scripts/kafka/pom.xml"
+VERSION="$(sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' "$POM")"
+NAME="kafka-$VERSION-$(stamp_of "$POM")"
+
+build() {
+    say "fetching Kafka $VERSION from Maven (about one minute, once)"
+    copy_jars "$POM" "$1"
+    ls "$1"/kafka_2.13-*.jar >/dev/null
+}
+
+cached "$NAME" build
+echo "$CACHE/$NAME"
