@@ -1,0 +1,140 @@
+//! The twelve conditions: always all, always in the same order.
+//!
+//! `lastTransitionTime` moves only when a status flips, never for a new reason
+//! or message, so two idle passes give equal conditions. `Reconciling` and
+//! `Stalled` are never true together. `Ready`, `Reconciling`, `Stalled` and
+//! `Running` come from one *situation*; the others are decided by themselves.
+
+use serde::{Deserialize, Serialize};
+
+use crate::desired::Desired;
+use crate::memory::Memory;
+use crate::observed::Observed;
+use crate::plan::{Event, EventKind};
+use crate::text::{MESSAGE_BYTES, NOTE_BYTES, cut};
+use crate::time::Timestamp;
+
+mod own;
+mod situation;
+mod table;
+
+/// True, False or Unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not.
+    False,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// One condition, in the shape of the Kubernetes API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// One of `weir_crds`' condition types.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// CamelCase word, never empty.
+    pub reason: String,
+    /// For people; may be empty.
+    pub message: String,
+    /// When `status` last flipped.
+    pub last_transition_time: Timestamp,
+    /// The generation that it speaks of.
+    pub observed_generation: i64,
+}
+
+/// A condition without its history.
+struct Verdict {
+    status: ConditionStatus,
+    reason: String,
+    message: String,
+}
+
+impl Verdict {
+    fn new(status: ConditionStatus, reason: &str, message: impl Into<String>) -> Verdict {
+        Verdict { status, reason: reason.to_owned(), message: cut(&message.into(), MESSAGE_BYTES) }
+    }
+
+    fn holds(reason: &str, message: impl Into<String>) -> Verdict {
+        Verdict::new(ConditionStatus::True, reason, message)
+    }
+
+    fn fails(reason: &str, message: impl Into<String>) -> Verdict {
+        Verdict::new(ConditionStatus::False, reason, message)
+    }
+
+    fn unknown(reason: &str, message: impl Into<String>) -> Verdict {
+        Verdict::new(ConditionStatus::Unknown, reason, message)
+    }
+}
+
+/// The conditions and the events of those that flipped.
+pub(crate) fn decide(desired: &Desired, observed: &Observed, memory: &Memory, now: Timestamp) -> (Vec<Condition>, Vec<Event>) {
+    let look = Look { desired, observed, memory, now };
+    let core = table::of(&look);
+    let verdicts = [
+        core.ready,
+        core.reconciling,
+        core.stalled,
+        own::accepted(&look),
+        core.running,
+        own::progress_stale(&look),
+        own::backing_off(&look),
+        own::previous_run_terminated(&look),
+        own::suspended(&look),
+        own::degraded(&look),
+        own::falling_behind(&look),
+        own::backlog_exceeded(&look),
+    ];
+    let kinds = weir_crds::resource::CONDITION_TYPES;
+    let mut events = Vec::new();
+    let conditions = kinds.into_iter().zip(verdicts).map(|(kind, verdict)| {
+        let old = memory.conditions.iter().find(|old| old.kind == kind);
+        let flipped = old.is_none_or(|old| old.status != verdict.status);
+        let changed = flipped || old.is_some_and(|old| old.reason != verdict.reason);
+        events.extend(announce(kind, &verdict).filter(|_| changed));
+        Condition {
+            kind: kind.to_owned(),
+            status: verdict.status,
+            reason: verdict.reason,
+            message: verdict.message,
+            last_transition_time: old.filter(|_| !flipped).map_or(now, |old| old.last_transition_time),
+            observed_generation: desired.newest_generation(),
+        }
+    });
+    (conditions.collect(), events)
+}
+
+/// Everything that a condition may look at.
+struct Look<'a> {
+    desired: &'a Desired,
+    observed: &'a Observed,
+    memory: &'a Memory,
+    now: Timestamp,
+}
+
+/// A warning for a condition that has just become bad; the ones that `decide` announces itself are left out.
+fn announce(kind: &str, verdict: &Verdict) -> Option<Event> {
+    if verdict.status != ConditionStatus::True {
+        return None;
+    }
+    let reason = match (kind, verdict.reason.as_str()) {
+        ("Stalled", "CrashLooping") => "CrashLooping",
+        ("Stalled", "ImagePullFailed") => "ImagePullFailed",
+        ("Stalled", "Unschedulable") => "PodUnschedulable",
+        ("Stalled", "StartDeadlineExceeded") => "StartDeadlineExceeded",
+        ("Stalled", "SpecInvalid") => "SpecInvalid",
+        ("Stalled", "CheckpointIncompatible") => "CheckpointIncompatible",
+        ("Stalled", "PreviousRunUnconfirmed") => "PreviousRunUnconfirmed",
+        ("ProgressStale", _) => "ProgressStale",
+        ("FallingBehind", _) => "FallingBehind",
+        ("BacklogExceeded", _) => "BacklogExceeded",
+        _ => return None,
+    };
+    Some(Event { kind: EventKind::Warning, reason, note: cut(&verdict.message, NOTE_BYTES) })
+}

@@ -1,0 +1,158 @@
+//! The conditions that are decided by themselves.
+//!
+//! While no run reports, `FallingBehind` and `BacklogExceeded` are Unknown,
+//! never False: silence is not health.
+
+use weir_crds::policy::{BacklogMetric, TaskRetryMode};
+
+use super::{Look, Verdict};
+use crate::desired::Acceptance;
+use crate::health;
+use crate::memory::{RunMemory, StartReason, TaskState};
+use crate::observed::{Instance, Phase};
+use crate::time::{elapsed, rfc3339};
+
+pub(super) fn accepted(look: &Look<'_>) -> Verdict {
+    match &look.desired.acceptance {
+        Acceptance::Accepted if look.desired.rules.tasks.is_empty() => Verdict::unknown("NotYetObserved", ""),
+        Acceptance::Accepted => Verdict::holds("Valid", ""),
+        Acceptance::Checking { .. } => Verdict::unknown("NotYetObserved", "the newest generation is being checked"),
+        Acceptance::Rejected { reason, message, .. } => Verdict::fails(reason, message.clone()),
+    }
+}
+
+pub(super) fn progress_stale(look: &Look<'_>) -> Verdict {
+    let Some(run) = ready_run(look) else { return Verdict::fails("NotRunning", "") };
+    let stale_after = look.desired.rules.health.stale_after;
+    let mut input = false;
+    for (name, task) in &run.tasks {
+        let Some(instance) = ready_instance(look, name) else { continue };
+        let heard = instance.reported_at.or(task.ready_since).unwrap_or(look.now);
+        if elapsed(heard, look.now) >= stale_after {
+            let message = format!("task {name} has not answered since {}", rfc3339(heard));
+            return Verdict::holds("EndpointUnreachable", message);
+        }
+        let silent = health::without_progress(&look.memory.health, name, task, instance, look.now);
+        if let Some(silent) = silent.as_ref().filter(|silent| silent.lasted >= stale_after) {
+            let message = format!(
+                "task {name}, query {}: no batch was committed since {} although input is there",
+                silent.query,
+                rfc3339(silent.since)
+            );
+            return Verdict::holds("NoBatchCommitted", message);
+        }
+        input |= silent.is_some();
+    }
+    Verdict::fails(if input { "Progressing" } else { "IdleNoInput" }, "")
+}
+
+pub(super) fn backing_off(look: &Look<'_>) -> Verdict {
+    let next = look.memory.next_start.filter(|next| look.memory.run.is_none() && next.reason.is_backoff() && next.at > look.now);
+    let Some(next) = next else { return Verdict::fails("NotBackingOff", "") };
+    let failures = look.memory.consecutive_failures;
+    let restart = &look.desired.rules.restart;
+    let base = look.desired.run_backoff().delay(failures, 0.0);
+    let reason = if next.reason == StartReason::MaximumDelay || base >= restart.max_delay {
+        "AtMaximumDelay"
+    } else if failures > 1 {
+        "RepeatedFailure"
+    } else {
+        "RunFailed"
+    };
+    Verdict::holds(reason, format!("until {}", rfc3339(next.at)))
+}
+
+pub(super) fn previous_run_terminated(look: &Look<'_>) -> Verdict {
+    let run = look.memory.run.as_ref();
+    let stranger = look.observed.slots.iter().find_map(|(name, slot)| {
+        let instance = slot.live()?;
+        let owned = run.and_then(|run| run.tasks.get(name)).is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch));
+        let superseded = run.is_some_and(|run| run.stop.is_some());
+        (!owned || superseded).then_some((name, instance))
+    });
+    match stranger {
+        Some((name, Instance { phase: Phase::Unreachable { .. }, epoch, .. })) => {
+            Verdict::fails("NodeUnreachable", format!("task {name}, epoch {epoch}"))
+        }
+        Some((name, instance)) => Verdict::fails("WaitingForTermination", format!("task {name}, epoch {}", instance.epoch)),
+        None if look.memory.run_number <= 1 && look.memory.last_run.is_none() => Verdict::holds("NoPreviousRun", ""),
+        None => Verdict::holds("TerminalPhaseObserved", ""),
+    }
+}
+
+pub(super) fn suspended(look: &Look<'_>) -> Verdict {
+    match (look.desired.rules.suspend, look.memory.suspended) {
+        (true, true) => Verdict::holds("SuspendedBySpec", ""),
+        (true, false) => Verdict::fails("Stopping", "the run is stopping"),
+        (false, _) => Verdict::fails("NotSuspended", ""),
+    }
+}
+
+pub(super) fn degraded(look: &Look<'_>) -> Verdict {
+    let Some(run) = look.memory.run.as_ref().filter(|run| run.stop.is_none()) else {
+        return Verdict::fails("NotDegraded", "");
+    };
+    let named = |state: TaskState| {
+        let names: Vec<&str> = run.tasks.iter().filter(|(_, task)| task.state == state).map(|(name, _)| name.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    if let Some(names) = named(TaskState::Failed) {
+        let never = look.desired.task_retry_mode() == TaskRetryMode::Never;
+        let hint = if never { "; taskRetryMode is Never, so nothing retries it in this run" } else { "" };
+        return Verdict::holds("TaskFailed", format!("failed: {names}{hint}"));
+    }
+    match named(TaskState::WaitingRetry) {
+        Some(names) => Verdict::holds("TaskRetrying", format!("waiting for a retry: {names}")),
+        None => Verdict::fails("NotDegraded", ""),
+    }
+}
+
+pub(super) fn falling_behind(look: &Look<'_>) -> Verdict {
+    if !reports(look) {
+        return Verdict::unknown("NotRunning", "");
+    }
+    match health::falling_behind(&look.memory.health, look.desired) {
+        Some((query, facts)) => {
+            let stage = if facts.costliest_stage.is_empty() { "unknown" } else { &facts.costliest_stage };
+            let message = format!(
+                "{query}: input came faster than it was processed for several batches in a row; costliest stage: {stage}. \
+                 Give the task more CPU, split its input among more tasks, or lower the limits per batch"
+            );
+            Verdict::holds("InputFasterThanProcessing", message)
+        }
+        None => Verdict::fails("KeepingUp", ""),
+    }
+}
+
+pub(super) fn backlog_exceeded(look: &Look<'_>) -> Verdict {
+    if !reports(look) {
+        return Verdict::unknown("NotRunning", "");
+    }
+    match health::exceeded(&look.memory.health, look.desired, look.now) {
+        Some((rule, query, _)) => {
+            let metric = match rule.metric {
+                BacklogMetric::Records => "StreamingBacklogRecords",
+                BacklogMetric::Bytes => "StreamingBacklogBytes",
+                BacklogMetric::Seconds => "StreamingBacklogSeconds",
+                BacklogMetric::Files => "StreamingBacklogFiles",
+            };
+            let message = format!("{query}: {metric} was above {} over the last 10 minutes", rule.greater_than);
+            Verdict::holds(metric, message)
+        }
+        None => Verdict::fails("WithinLimits", ""),
+    }
+}
+
+fn ready_run<'a>(look: &'a Look<'_>) -> Option<&'a RunMemory> {
+    let run = look.memory.run.as_ref()?;
+    run.tasks.values().any(|task| task.state == TaskState::Running).then_some(run)
+}
+
+fn ready_instance<'a>(look: &'a Look<'_>, task: &str) -> Option<&'a Instance> {
+    look.observed.slot(task).instance().filter(|instance| instance.phase == Phase::Ready)
+}
+
+fn reports(look: &Look<'_>) -> bool {
+    let reporting = |name: &String| ready_instance(look, name).is_some_and(|instance| !instance.queries.is_empty());
+    ready_run(look).is_some_and(|run| run.tasks.keys().any(reporting))
+}

@@ -1,0 +1,189 @@
+//! Which one situation the job is in, as its owner would tell it.
+//!
+//! The order of the questions is the order of precedence. The table from
+//! situation to conditions is in `table`.
+
+use weir_crds::policy::TaskRetryMode;
+
+use super::Look;
+use crate::desired::{Acceptance, Lifetime};
+use crate::memory::{RunMemory, StopCause, TaskMemory, TaskState};
+use crate::observed::{Phase, Shutdown, StartObstacle};
+use crate::time::{Timestamp, after, rfc3339};
+
+/// The situations of a job.
+pub(super) enum Situation {
+    /// No generation was ever accepted and none is refused yet.
+    NotYetObserved,
+    /// The newest generation is refused; a run of the last good one may be alive.
+    SpecInvalid { reason: String, message: String, running: bool },
+    /// The job is going away or its supervisor is.
+    Stopping { message: String },
+    /// Suspended and nothing alive.
+    Suspended,
+    /// An instance on a silent node bars the way.
+    NodeUnreachable { message: String },
+    /// Something from before is not over yet.
+    WaitingForTermination { message: String },
+    /// A run is stopped to make room for an edit.
+    Upgrading { message: String },
+    /// A human has to look.
+    Stalled { reason: String, message: String, running: Running },
+    /// Tasks are starting.
+    Starting { obstacle: Option<(&'static str, String)>, message: String },
+    /// A task of a living run is down.
+    TaskDown { never_retried: bool, message: String },
+    /// Everything runs.
+    Streaming { message: String },
+    /// Waits for a backoff.
+    BackingOff { message: String },
+    /// A run ended well and the next is about to begin.
+    BetweenRuns { message: String, ready: bool },
+    /// Idle on purpose.
+    WaitingForTrigger { message: String },
+}
+
+/// What `Running` says beside a stall.
+#[derive(Clone, Copy)]
+pub(super) enum Running {
+    Streaming,
+    Starting,
+    Stopping,
+    BackingOff,
+    NoRun,
+}
+
+/// Decides the situation.
+pub(super) fn of(look: &Look<'_>) -> Situation {
+    let memory = look.memory;
+    match &look.desired.acceptance {
+        Acceptance::Rejected { reason, message, .. } => {
+            let running = memory.run.as_ref().is_some_and(|run| run.ready_since.is_some());
+            return Situation::SpecInvalid { reason: reason.clone(), message: message.clone(), running };
+        }
+        Acceptance::Accepted | Acceptance::Checking { .. } if look.desired.rules.tasks.is_empty() => {
+            return Situation::NotYetObserved;
+        }
+        Acceptance::Accepted | Acceptance::Checking { .. } => {}
+    }
+    if look.observed.shutdown != Shutdown::None {
+        return Situation::Stopping { message: "stopping on request".to_owned() };
+    }
+    if let Some(message) = unreachable(look) {
+        return Situation::NodeUnreachable { message };
+    }
+    match &memory.run {
+        Some(run) => in_run(look, run),
+        None => between_runs(look),
+    }
+}
+
+fn unreachable(look: &Look<'_>) -> Option<String> {
+    look.observed.slots.iter().find_map(|(task, slot)| match slot.instance()?.phase {
+        Phase::Unreachable { .. } => {
+            let epoch = slot.instance()?.epoch;
+            Some(format!(
+                "the node of task {task} (epoch {epoch}) does not answer; once it is known to be gone, \
+                 annotate weir.dev/confirm-terminated: {epoch}"
+            ))
+        }
+        _ => None,
+    })
+}
+
+fn in_run(look: &Look<'_>, run: &RunMemory) -> Situation {
+    if let Some(stop) = &run.stop {
+        let message = format!("run {} is stopping", run.number);
+        return match stop.cause {
+            StopCause::Edit | StopCause::RestartNonce => Situation::Upgrading { message },
+            StopCause::Suspend | StopCause::Shutdown => Situation::Stopping { message },
+            StopCause::Failed | StopCause::Adopted => stalled(look, Running::Stopping).unwrap_or(Situation::Stopping { message }),
+        };
+    }
+    let running = if run.ready_since.is_some() { Running::Streaming } else { Running::Starting };
+    if let Some(stalled) = stalled(look, running) {
+        return stalled;
+    }
+    if let Some((name, task)) = down(run) {
+        let never_retried = task.state == TaskState::Failed;
+        let reason = task.last_exit.as_ref().map_or("failed", |exit| exit.reason.as_str());
+        let next = task.next_retry.map_or_else(String::new, |at| format!("; next attempt at {}", rfc3339(at)));
+        let retried = look.desired.task_retry_mode() == TaskRetryMode::OnFailure;
+        let mode = if never_retried && !retried { "; taskRetryMode is Never" } else { "" };
+        return Situation::TaskDown { never_retried, message: format!("task {name}: {reason}{next}{mode}") };
+    }
+    if run.tasks.values().any(|task| task.stop.is_some()) {
+        return Situation::Upgrading { message: "a task is stopping to start again".to_owned() };
+    }
+    if run.ready_since.is_some() {
+        return Situation::Streaming { message: format!("run {} is streaming", run.number) };
+    }
+    let waits = run.tasks.iter().find(|(name, task)| task.state == TaskState::Pending && look.observed.slot(name).live().is_some());
+    if let Some((name, _)) = waits {
+        return Situation::WaitingForTermination { message: format!("an earlier instance of task {name} is not over yet") };
+    }
+    Situation::Starting { obstacle: obstacle(look, run), message: format!("run {} is starting", run.number) }
+}
+
+/// A task that is failed or waits, failed ones first.
+fn down(run: &RunMemory) -> Option<(&String, &TaskMemory)> {
+    let failed = run.tasks.iter().find(|(_, task)| task.state == TaskState::Failed);
+    failed.or_else(|| run.tasks.iter().find(|(_, task)| task.state == TaskState::WaitingRetry))
+}
+
+fn obstacle(look: &Look<'_>, run: &RunMemory) -> Option<(&'static str, String)> {
+    run.tasks.keys().find_map(|name| match &look.observed.slot(name).instance()?.phase {
+        Phase::Starting(StartObstacle::Unschedulable { message }) => Some(("Unschedulable", format!("task {name}: {message}"))),
+        _ => None,
+    })
+}
+
+fn stalled(look: &Look<'_>, running: Running) -> Option<Situation> {
+    let memory = look.memory;
+    if let Some(stall) = &memory.stall {
+        let (reason, message) = (stall.reason.clone(), stall.message.clone());
+        return Some(Situation::Stalled { reason, message, running });
+    }
+    let threshold = look.desired.rules.restart.failure_threshold.max(1);
+    if memory.consecutive_failures < threshold {
+        return None;
+    }
+    let last = memory.last_run.as_ref().map_or_else(String::new, |last| format!("; the last one: {} {}", last.reason, last.message));
+    let next = memory.next_start.map_or_else(String::new, |next| format!("; next run at {}", rfc3339(next.at)));
+    let message = format!("{} runs failed in a row{next}{last}", memory.consecutive_failures);
+    Some(Situation::Stalled { reason: "CrashLooping".to_owned(), message, running })
+}
+
+fn between_runs(look: &Look<'_>) -> Situation {
+    let memory = look.memory;
+    if memory.suspended {
+        return Situation::Suspended;
+    }
+    let waits = memory.next_start.is_some_and(|next| next.reason.is_backoff() && next.at > look.now);
+    let running = if waits { Running::BackingOff } else { Running::NoRun };
+    if let Some(stalled) = stalled(look, running) {
+        return stalled;
+    }
+    if look.observed.any_live() {
+        return Situation::WaitingForTermination { message: "an earlier instance is not over yet".to_owned() };
+    }
+    let last = memory.last_run.as_ref();
+    if let Some(next) = memory.next_start.filter(|next| next.at > look.now && waits) {
+        let why = last.map_or("it failed", |last| last.reason.as_str());
+        let message = format!("the last run failed ({why}); the next begins at {}", rfc3339(next.at));
+        return Situation::BackingOff { message };
+    }
+    if look.desired.is_continuous() && look.desired.lifetime == Lifetime::AsTriggered {
+        let message = memory.next_start.map_or_else(String::new, |next| format!("the next run begins at {}", rfc3339(next.at)));
+        return match last {
+            Some(last) => Situation::BetweenRuns { message, ready: look.now <= between_runs_until(look, last.finished_at) },
+            None => Situation::Starting { obstacle: None, message: "the first run is about to begin".to_owned() },
+        };
+    }
+    let last = last.map_or_else(|| "no run yet".to_owned(), |last| format!("run {}: {}", last.number, last.reason));
+    Situation::WaitingForTrigger { message: last }
+}
+
+fn between_runs_until(look: &Look<'_>, finished_at: Timestamp) -> Timestamp {
+    after(finished_at, look.desired.rules.restart.min_interval + crate::decide::BETWEEN_RUNS_GRACE)
+}

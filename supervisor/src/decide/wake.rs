@@ -1,0 +1,95 @@
+//! When to look again though nothing happens.
+//!
+//! Recomputed from the memory on every pass; no timer lives anywhere else. All
+//! times are later than now, so an unhandled one cannot become a busy loop: a
+//! state that waits for the world is looked at again after a heartbeat.
+
+use std::time::Duration;
+
+use crate::decide::{Pass, actions, runs, tasks};
+use crate::desired::Lifetime;
+use crate::health;
+use crate::memory::{RunMemory, TaskMemory, TaskState};
+use crate::observed::{Instance, Phase};
+use crate::time::{Timestamp, after};
+
+/// How often a living run is looked at.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// How often an order whose effect is awaited, or an end, is looked at.
+const AWAITING: Duration = Duration::from_secs(5);
+/// How long a job between two runs counts as ready.
+pub(crate) const BETWEEN_RUNS_GRACE: Duration = Duration::from_secs(60);
+
+/// The earliest time at which something is due.
+pub(super) fn next(pass: &Pass<'_>, ordered: bool) -> Option<Timestamp> {
+    let mut due: Vec<Timestamp> = Vec::new();
+    if ordered {
+        due.push(after(pass.now, AWAITING));
+    }
+    match &pass.memory.run {
+        Some(run) => of_run(pass, run, &mut due),
+        None => between_runs(pass, &mut due),
+    }
+    if let Some(tick) = next_tick(pass) {
+        due.push(tick);
+    }
+    for slot in pass.observed.slots.values() {
+        if let Some(instance) = slot.live() {
+            due.push(after(pass.now, AWAITING.max(HEARTBEAT)));
+            due.push(actions::stranger_deadline(pass, instance));
+        }
+    }
+    due.into_iter().filter(|at| *at > pass.now).min()
+}
+
+fn next_tick(pass: &Pass<'_>) -> Option<Timestamp> {
+    let watched = pass.desired.lifetime == Lifetime::AsTriggered && !pass.desired.rules.tasks.is_empty();
+    let schedule = pass.desired.schedule().filter(|_| watched)?;
+    schedule.next_after(pass.now)
+}
+
+fn between_runs(pass: &Pass<'_>, due: &mut Vec<Timestamp>) {
+    if let Some(next) = pass.memory.next_start {
+        due.push(next.at);
+        if next.at <= pass.now && runs::is_barred(pass) && pass.observed.any_live() {
+            due.push(after(pass.now, AWAITING));
+        }
+    }
+    if let Some(last) = &pass.memory.last_run {
+        let grace = pass.desired.rules.restart.min_interval + BETWEEN_RUNS_GRACE;
+        due.push(after(last.finished_at, grace));
+    }
+}
+
+fn of_run(pass: &Pass<'_>, run: &RunMemory, due: &mut Vec<Timestamp>) {
+    let stable_after = pass.desired.rules.restart.stable_after;
+    due.push(after(pass.now, if run.stop.is_some() { AWAITING } else { HEARTBEAT }));
+    if let Some(since) = run.ready_since.filter(|_| !run.stable) {
+        due.push(after(since, stable_after));
+    }
+    for (name, task) in &run.tasks {
+        let instance = pass.observed.slot(name).instance().filter(|instance| Some(instance.epoch) == task.epoch);
+        of_task(pass, name, task, instance, due);
+    }
+}
+
+fn of_task(pass: &Pass<'_>, name: &str, task: &TaskMemory, instance: Option<&Instance>, due: &mut Vec<Timestamp>) {
+    due.extend(task.next_retry);
+    due.extend(task.stop.as_ref().map(|stop| stop.deadline));
+    match (task.state, instance) {
+        (TaskState::Starting, Some(instance)) => due.push(tasks::start_deadline(pass, task, instance)),
+        (TaskState::Running, Some(instance)) => {
+            let counted = task.failures > 0 || task.disruptions.count > 0;
+            due.extend(task.ready_since.filter(|_| counted).map(|since| after(since, pass.desired.rules.restart.stable_after)));
+            if let Some(silent) = health::without_progress(&pass.memory.health, name, task, instance, pass.now) {
+                due.push(after(silent.since, pass.desired.rules.health.stale_after));
+                due.push(after(silent.since, pass.desired.rules.health.fail_after));
+            }
+        }
+        (TaskState::Pending | TaskState::Starting | TaskState::Stopping, _) => due.push(after(pass.now, AWAITING)),
+        _ => {}
+    }
+    if let Some(Phase::Unreachable { since }) = instance.map(|instance| &instance.phase) {
+        due.push(after(*since, tasks::NODE_GRACE));
+    }
+}

@@ -1,0 +1,166 @@
+//! The end of an instance: what it reports and what that means.
+//!
+//! The exit report is believed over the exit code, and the code over guesses.
+//! Only a report of `completed` ends a task as succeeded. A report of another
+//! epoch is stale and is not read. Nothing here counts or schedules: `classify`
+//! only names what happened.
+
+use serde::{Deserialize, Serialize};
+
+use crate::observed::{Exit, ExitCause};
+
+/// Reason of a report whose checkpoint was taken over by another owner: the job waits for `restartNonce`.
+pub const CHECKPOINT_ADOPTED: &str = "CheckpointAdopted";
+/// Reason of a report that asks for a restart because a source gained columns.
+pub const SCHEMA_CHANGED: &str = "SchemaChanged";
+
+/// The small JSON document that a task leaves behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExitReport {
+    /// What kind of end it was.
+    pub class: ExitClass,
+    /// The query that caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    /// CamelCase word.
+    #[serde(default)]
+    pub reason: String,
+    /// One line for people.
+    #[serde(default)]
+    pub message: String,
+    /// The epoch that the instance ran under.
+    pub epoch: u64,
+    /// The last committed batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
+    /// The highest epoch found in a checkpoint, when fenced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest_epoch_seen: Option<u64>,
+    /// With reason `SchemaChanged`: the version of the source that brought the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_version: Option<String>,
+}
+
+/// The classes of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExitClass {
+    /// All queries ended by themselves.
+    Completed,
+    /// Stopped at a batch boundary on request.
+    Stopped,
+    /// A failure that a retry may heal.
+    Retryable,
+    /// The manifest is at fault.
+    Config,
+    /// The checkpoint is damaged or belongs to something else.
+    Incompatible,
+    /// A newer epoch owns the checkpoint.
+    Fenced,
+}
+
+impl ExitClass {
+    /// The process exit code of the class.
+    pub fn code(self) -> i32 {
+        match self {
+            ExitClass::Completed | ExitClass::Stopped => 0,
+            ExitClass::Retryable => 10,
+            ExitClass::Config => 20,
+            ExitClass::Incompatible => 21,
+            ExitClass::Fenced => 22,
+        }
+    }
+}
+
+/// What an end means for the task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The task is done.
+    Completed,
+    /// A failure of the task itself, of one of the three failing classes.
+    Failed(ExitClass),
+    /// A source gained columns; the version identifies the change.
+    SchemaChanged {
+        /// `<query>@<source version>`.
+        version: String,
+    },
+    /// A newer epoch exists; nobody's failure.
+    Fenced,
+    /// Another owner has the checkpoint.
+    Adopted,
+    /// The surroundings ended it, or nobody knows why it ended cleanly.
+    Disrupted {
+        /// CamelCase word.
+        reason: String,
+    },
+}
+
+/// Names what happened to an instance of `epoch` that nobody had ordered to stop.
+pub fn classify(exit: &Exit, epoch: u64) -> Verdict {
+    let Some(report) = own_report(exit, epoch) else { return classify_code(exit) };
+    match report.class {
+        ExitClass::Completed => Verdict::Completed,
+        ExitClass::Fenced | ExitClass::Incompatible if report.reason == CHECKPOINT_ADOPTED => Verdict::Adopted,
+        ExitClass::Fenced => Verdict::Fenced,
+        ExitClass::Config | ExitClass::Incompatible => Verdict::Failed(report.class),
+        ExitClass::Stopped => disrupted_or(exit, "StoppedWithoutOrder"),
+        ExitClass::Retryable if report.reason == SCHEMA_CHANGED => {
+            let query = report.query.as_deref().unwrap_or_default();
+            let version = report.source_version.as_deref().unwrap_or_default();
+            Verdict::SchemaChanged { version: format!("{query}@{version}") }
+        }
+        ExitClass::Retryable => match &exit.cause {
+            ExitCause::Disruption { reason } => Verdict::Disrupted { reason: reason.clone() },
+            ExitCause::Own | ExitCause::OutOfMemory => Verdict::Failed(ExitClass::Retryable),
+        },
+    }
+}
+
+/// The report, unless it is a leftover of another epoch.
+pub fn own_report(exit: &Exit, epoch: u64) -> Option<&ExitReport> {
+    exit.report.as_ref().filter(|report| report.epoch == epoch)
+}
+
+/// The CamelCase word for an end, for `lastExit.reason`.
+pub fn reason(exit: &Exit, epoch: u64) -> String {
+    if let Some(report) = own_report(exit, epoch).filter(|report| !report.reason.is_empty()) {
+        return report.reason.clone();
+    }
+    match (&exit.cause, exit.code) {
+        (ExitCause::OutOfMemory, _) => "OOMKilled".to_owned(),
+        (ExitCause::Disruption { reason }, _) => reason.clone(),
+        (ExitCause::Own, Some(0)) => "NoExitReport".to_owned(),
+        (ExitCause::Own, Some(20)) => "ConfigurationRejected".to_owned(),
+        (ExitCause::Own, Some(21)) => "CheckpointIncompatible".to_owned(),
+        (ExitCause::Own, Some(22)) => "FencedOut".to_owned(),
+        (ExitCause::Own, Some(101)) => "Panicked".to_owned(),
+        (ExitCause::Own, Some(137)) => "Killed".to_owned(),
+        (ExitCause::Own, Some(143)) => "Terminated".to_owned(),
+        (ExitCause::Own, Some(_)) => "Error".to_owned(),
+        (ExitCause::Own, None) => "ExitUnknown".to_owned(),
+    }
+}
+
+fn classify_code(exit: &Exit) -> Verdict {
+    match exit.code {
+        // The engine always leaves a report; a clean code without one was not the engine's doing.
+        Some(0) => disrupted_or(exit, "NoExitReport"),
+        None => disrupted_or(exit, "ExitUnknown"),
+        Some(20) => Verdict::Failed(ExitClass::Config),
+        Some(21) => Verdict::Failed(ExitClass::Incompatible),
+        Some(22) => Verdict::Fenced,
+        Some(_) => match &exit.cause {
+            ExitCause::Disruption { reason } => Verdict::Disrupted { reason: reason.clone() },
+            ExitCause::Own | ExitCause::OutOfMemory => Verdict::Failed(ExitClass::Retryable),
+        },
+    }
+}
+
+fn disrupted_or(exit: &Exit, otherwise: &str) -> Verdict {
+    let reason = match &exit.cause {
+        ExitCause::Disruption { reason } => reason.clone(),
+        ExitCause::Own | ExitCause::OutOfMemory => otherwise.to_owned(),
+    };
+    Verdict::Disrupted { reason }
+}

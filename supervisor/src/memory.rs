@@ -1,0 +1,298 @@
+//! Everything that outlives the supervisor's process: one JSON document.
+//!
+//! Counters, epochs, timers and backoff state are memory; all else is
+//! observed. The shell stores the document before it carries out any action of
+//! the plan that it came with, and hands it back unchanged. Times are absolute
+//! and include their jitter. `health` may be dropped by a shell that is short
+//! of room: that only delays the health conditions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::conditions::Condition;
+use crate::exit::ExitClass;
+use crate::health::HealthMemory;
+use crate::time::Timestamp;
+
+mod run;
+
+pub use run::{Disruptions, ExitSummary, RunMemory, RunStop, StopCause, TaskMemory, TaskState, TaskStop, TaskStopGoal};
+
+/// The version of the document that this crate writes.
+pub const MEMORY_VERSION: u32 = 1;
+/// How many finished runs are remembered.
+pub const HISTORY_LENGTH: usize = 10;
+
+/// The memory of one job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Memory {
+    /// Version of this document.
+    pub version: u32,
+    /// The highest epoch ever reserved or seen; the next one is above it.
+    pub epoch: u64,
+    /// The number of the newest run; 0 before the first.
+    pub run_number: u64,
+    /// The run that is alive.
+    pub run: Option<RunMemory>,
+    /// The newest finished run.
+    pub last_run: Option<RunRecord>,
+    /// Finished runs, newest first.
+    pub history: Vec<RunRecord>,
+    /// Failed runs in a row.
+    pub consecutive_failures: u32,
+    /// When the next run begins, where that is known.
+    pub next_start: Option<NextStart>,
+    /// What restarts were for, since the job exists.
+    pub restarts: RestartTotals,
+    /// What keeps the job from being well until something happens.
+    pub stall: Option<Stall>,
+    /// The accepted manifest that was last acted upon.
+    pub spec: Option<SpecMark>,
+    /// The restart nonce that was last acted upon.
+    pub restart_nonce: Option<i64>,
+    /// The run-now token that was last acted upon.
+    pub handled_run_now: Option<String>,
+    /// Whether the job was last seen suspended with no run alive.
+    pub suspended: bool,
+    /// Where a schedule is.
+    pub schedule: Option<ScheduleMemory>,
+    /// The one run of a `Lifetime::OneRun`.
+    pub one_run: Option<OneRunMemory>,
+    /// By task: source versions whose schema change was already forgiven.
+    pub schema_changes: BTreeMap<String, BTreeSet<String>>,
+    /// Windows and streaks behind the health conditions.
+    pub health: HealthMemory,
+    /// The twelve conditions as last decided.
+    pub conditions: Vec<Condition>,
+}
+
+/// When and why the next run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NextStart {
+    /// Not before this time; jitter included.
+    pub at: Timestamp,
+    /// Why then.
+    pub reason: StartReason,
+}
+
+/// Why a run begins when it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StartReason {
+    /// After a failed run: the backoff.
+    Backoff,
+    /// After a failure that a retry cannot heal: the maximum delay.
+    MaximumDelay,
+    /// After a success: `minInterval` since the last start.
+    BetweenRuns,
+    /// An edit, a nonce, a resume or a stop by the supervisor's end: at once.
+    Restart,
+    /// A tick of the schedule.
+    Tick,
+    /// A run-now token.
+    RunNow,
+    /// `Lifetime::OneRun`.
+    OneRun,
+}
+
+impl StartReason {
+    /// Whether the wait is a backoff.
+    pub fn is_backoff(self) -> bool {
+        matches!(self, StartReason::Backoff | StartReason::MaximumDelay)
+    }
+}
+
+/// A finished run. Never changed once written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// The run's number.
+    pub number: u64,
+    /// The generation that it began with.
+    pub generation: i64,
+    /// The highest epoch that one of its tasks had.
+    pub epoch: u64,
+    /// How it ended.
+    pub result: RunResult,
+    /// What is to blame.
+    pub cause: RunCause,
+    /// CamelCase word.
+    pub reason: String,
+    /// The task that decided the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Exit code of that task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Exit class of that task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<ExitClass>,
+    /// For people; cut to fit.
+    pub message: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When all its tasks were first ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_at: Option<Timestamp>,
+    /// When its last task had ended.
+    pub finished_at: Timestamp,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunResult {
+    /// All tasks completed.
+    Succeeded,
+    /// A task failed for good.
+    Failed,
+    /// Replaced after an edit or a restart request.
+    Superseded,
+    /// Stopped by suspension or with the supervisor.
+    Stopped,
+    /// Another owner has the checkpoint.
+    Fenced,
+}
+
+/// What is to blame for the end of a run or attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunCause {
+    /// The task's own exit.
+    Application,
+    /// It did not become ready.
+    StartUp,
+    /// The surroundings.
+    Disruption,
+    /// The owner's wish.
+    Spec,
+    /// Nothing: it was done.
+    None,
+}
+
+/// Counters that only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestartTotals {
+    /// After failures of the task itself.
+    pub application: u64,
+    /// After attempts that did not get ready.
+    pub start_up: u64,
+    /// After disruptions.
+    pub disruption: u64,
+    /// After edits and restart requests.
+    pub spec: u64,
+    /// After exits that found a newer epoch.
+    pub fenced: u64,
+    /// After schema changes that were forgiven.
+    pub schema_change: u64,
+}
+
+/// Something that a human has to look at. `restartNonce` ends it in any case.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stall {
+    /// CamelCase word, as in the `Stalled` condition.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// What else ends it.
+    pub until: StallEnd,
+}
+
+/// What ends a stall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StallEnd {
+    /// All tasks are ready again, a run succeeded, or a disruptive edit.
+    Ready,
+    /// Only `restartNonce`.
+    RestartNonce,
+}
+
+/// The accepted manifest that was last acted upon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SpecMark {
+    /// Its generation.
+    pub generation: i64,
+    /// Its run-level hash.
+    pub run_hash: String,
+    /// Its task-level hashes.
+    pub tasks: BTreeMap<String, String>,
+}
+
+/// Where a schedule is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleMemory {
+    /// Fields and zone that `handled` belongs to.
+    pub identity: String,
+    /// Every tick up to here was begun or skipped.
+    pub handled: Timestamp,
+}
+
+/// The one run of a `Lifetime::OneRun`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OneRunMemory {
+    /// The invocation's token.
+    pub token: String,
+    /// The number of its run, once begun or taken over.
+    pub run: Option<u64>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory {
+            version: MEMORY_VERSION,
+            epoch: 0,
+            run_number: 0,
+            run: None,
+            last_run: None,
+            history: Vec::new(),
+            consecutive_failures: 0,
+            next_start: None,
+            restarts: RestartTotals::default(),
+            stall: None,
+            spec: None,
+            restart_nonce: None,
+            handled_run_now: None,
+            suspended: false,
+            schedule: None,
+            one_run: None,
+            schema_changes: BTreeMap::new(),
+            health: HealthMemory::default(),
+            conditions: Vec::new(),
+        }
+    }
+}
+
+/// Why a stored document cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// Not the JSON that this crate writes.
+    #[error("the supervisor's memory cannot be read; restore the file or remove it to start afresh: {0}")]
+    Damaged(#[from] serde_json::Error),
+    /// Written by a later version.
+    #[error("the supervisor's memory has version {found}, this one knows up to {MEMORY_VERSION}; use the newer Weir")]
+    Newer {
+        /// The version found.
+        found: u32,
+    },
+}
+
+impl Memory {
+    /// Reads a stored document.
+    pub fn from_json(text: &str) -> Result<Memory, MemoryError> {
+        let memory: Memory = serde_json::from_str(text)?;
+        if memory.version > MEMORY_VERSION {
+            return Err(MemoryError::Newer { found: memory.version });
+        }
+        Ok(memory)
+    }
+
+    /// The document to store.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("memory has string keys and no foreign types")
+    }
+}

@@ -1,0 +1,254 @@
+//! What the shell sees right now: one slot per task, and a few requests.
+//!
+//! A *slot* is the place of a task: the child process of the local runner, the
+//! pod `<job>--<task>` in a cluster. It holds at most one *instance*, known by
+//! its epoch. The shell reports what is there and nothing else; it never
+//! reports what it wishes or has just asked for. A slot that the shell does not
+//! mention is absent.
+
+use std::collections::BTreeMap;
+
+use crate::exit::ExitReport;
+use crate::time::Timestamp;
+
+/// One look at the world.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// By task name; also of tasks that the manifest no longer has.
+    pub slots: BTreeMap<String, Slot>,
+    /// The highest epoch seen anywhere else (pod labels, checkpoints); 0 when unknown.
+    pub highest_epoch: u64,
+    /// Whether the supervisor itself is to end (Ctrl-C, deletion of the job).
+    pub shutdown: Shutdown,
+    /// `weir.dev/confirm-terminated`: a human vouches that this epoch's instance is gone.
+    pub confirmed_terminated: Option<u64>,
+}
+
+/// The place of one task.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Slot {
+    /// Nothing is there, and this is proof: a fresh read, no unreachable node in play.
+    #[default]
+    Absent,
+    /// Nothing is there because the order to start this epoch was refused (quota, fork failure).
+    Rejected {
+        /// The epoch of the refused order.
+        epoch: u64,
+        /// What the refusal said.
+        message: String,
+    },
+    /// Nothing is there, but an instance of this epoch may have been: a runner reports this
+    /// after its own restart for every epoch in memory that it cannot account for.
+    Lost {
+        /// The newest epoch that may have run.
+        epoch: u64,
+    },
+    /// An instance, alive or ended.
+    Present(Box<Instance>),
+}
+
+/// A process or pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instance {
+    /// Name of the pod or id of the process, for status.
+    pub name: String,
+    /// The epoch that it was started with.
+    pub epoch: u64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// How far it is.
+    pub phase: Phase,
+    /// The strongest order to stop that reached it.
+    pub stop_order: StopOrder,
+    /// The generation whose live settings it has last confirmed; at start that of its order.
+    pub config_generation: i64,
+    /// When it last answered; none before the first answer.
+    pub reported_at: Option<Timestamp>,
+    /// One entry per query of its last answer.
+    pub queries: Vec<QueryFacts>,
+}
+
+/// How far an instance is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Phase {
+    /// Created, not ready.
+    Starting(StartObstacle),
+    /// All queries are past their claim and running.
+    Ready,
+    /// Going away: SIGTERM sent, deletion requested by whomever.
+    Terminating,
+    /// Proven over.
+    Exited(Exit),
+    /// Its node does not answer; nothing is known.
+    Unreachable {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// What keeps a starting instance from being ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartObstacle {
+    /// Nothing but time.
+    None,
+    /// No node fits.
+    Unschedulable {
+        /// The scheduler's words.
+        message: String,
+    },
+    /// The image cannot be pulled.
+    ImagePull {
+        /// The kubelet's words.
+        message: String,
+    },
+}
+
+/// The end of an instance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exit {
+    /// Exit code, 128 + signal for signals; none when it could not be learnt.
+    pub code: Option<i32>,
+    /// The instance's own words, when it left any.
+    pub report: Option<ExitReport>,
+    /// What the surroundings did to it.
+    pub cause: ExitCause,
+    /// Last lines of its log, for status.
+    pub log_tail: String,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// What the surroundings did to an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExitCause {
+    /// Nothing that the shell knows of.
+    Own,
+    /// The kernel killed it for memory.
+    OutOfMemory,
+    /// Drain, preemption, node shutdown, garbage collection.
+    Disruption {
+        /// CamelCase word of the surroundings, such as `PreemptionByScheduler`.
+        reason: String,
+    },
+}
+
+/// The strongest order to stop that reached an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopOrder {
+    /// None.
+    None,
+    /// SIGTERM, or a deletion with grace.
+    Graceful {
+        /// When it was given.
+        at: Timestamp,
+    },
+    /// SIGKILL.
+    Kill,
+}
+
+/// Whether the supervisor itself is to end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shutdown {
+    /// No.
+    #[default]
+    None,
+    /// Stop the run at a batch boundary, then finish.
+    Graceful,
+    /// Kill the run, then finish.
+    Immediate,
+}
+
+/// What one query reports.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QueryFacts {
+    /// Name, unique in the task.
+    pub name: String,
+    /// Stable over restarts.
+    pub id: String,
+    /// New per start.
+    pub run_id: String,
+    /// The batch in work or last done.
+    pub batch_id: Option<u64>,
+    /// Whether its loop is alive.
+    pub is_active: bool,
+    /// What it is doing, for people.
+    pub message: String,
+    /// When its newest batch was committed; none before the first.
+    pub last_commit: Option<Timestamp>,
+    /// Whether unread input is there.
+    pub input_available: bool,
+    /// Rates of the newest progress.
+    pub input_rows_per_second: f64,
+    /// Rates of the newest progress.
+    pub processed_rows_per_second: f64,
+    /// What is not yet read.
+    pub backlog: Backlog,
+    /// The event time watermark.
+    pub watermark: Option<Timestamp>,
+    /// Batches since the last look or more, oldest first; ones seen before are skipped by id.
+    pub recent_batches: Vec<BatchFacts>,
+}
+
+/// What a query has not yet read; none where its sources cannot tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Backlog {
+    /// Latest minus processed offsets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
+    /// Records times their mean size, or bytes of files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Age of the oldest unread record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// Files outstanding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+}
+
+/// One finished batch, as far as health is concerned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchFacts {
+    /// Its number.
+    pub id: u64,
+    /// `durationMs.triggerExecution`.
+    pub duration: std::time::Duration,
+    /// The query's trigger interval; zero for the default trigger.
+    pub trigger_interval: std::time::Duration,
+    /// Whether the trigger before it had data.
+    pub previous_had_data: bool,
+    /// `inputRowsPerSecond`.
+    pub input_rows_per_second: f64,
+    /// `processedRowsPerSecond`.
+    pub processed_rows_per_second: f64,
+    /// The costliest entry of `durationMs` beside `triggerExecution`.
+    pub costliest_stage: String,
+}
+
+impl Slot {
+    /// The instance, alive or ended.
+    pub fn instance(&self) -> Option<&Instance> {
+        match self {
+            Slot::Present(instance) => Some(instance),
+            Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } => None,
+        }
+    }
+
+    /// An instance that has not been proven over.
+    pub fn live(&self) -> Option<&Instance> {
+        self.instance().filter(|instance| !matches!(instance.phase, Phase::Exited(_)))
+    }
+}
+
+impl Observed {
+    /// The slot of a task; absent when not mentioned.
+    pub fn slot(&self, task: &str) -> &Slot {
+        self.slots.get(task).unwrap_or(&Slot::Absent)
+    }
+
+    /// Whether anything is alive anywhere.
+    pub fn any_live(&self) -> bool {
+        self.slots.values().any(|slot| slot.live().is_some())
+    }
+}
