@@ -1,0 +1,192 @@
+//! One row per setting of the Java Kafka client: what it is in librdkafka.
+//!
+//! Names are those of Kafka's `ConsumerConfig`, `ProducerConfig`, `SslConfigs` and `SaslConfigs`,
+//! counterparts those of librdkafka's CONFIGURATION.md. What librdkafka cannot do and security rests on is
+//! refused; what only tunes the Java client is a warning.
+
+/// Which clients have the setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// Consumer and producer.
+    Both,
+    /// Only the consumer.
+    Consumer,
+    /// Only the producer.
+    Producer,
+}
+
+/// What becomes of a setting.
+#[derive(Clone, Copy, Debug)]
+pub enum Mapping {
+    /// Same name, same values.
+    Same,
+    /// Another name, same values.
+    Renamed(&'static str),
+    /// A number under this name; librdkafka takes it only within bounds.
+    Number(&'static str, i64, i64),
+    /// Bytes here, KiB there.
+    Kibibytes(&'static str),
+    /// One of some words, in lower case there.
+    Words(&'static str, &'static [&'static str]),
+    /// No counterpart, and nothing is lost: a warning with this reason.
+    Harmless(&'static str),
+    /// Refused, for Spark's reason or because Weir sets it.
+    Refused(&'static str),
+    /// No counterpart, and security or meaning would be lost: refused with this remedy.
+    NoCounterpart(&'static str),
+    /// Needs a look at the value or at other settings.
+    Special,
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Property {
+    /// Name in the Java client, without `kafka.`.
+    pub name: &'static str,
+    /// Which clients have it.
+    pub client: Client,
+    /// What becomes of it.
+    pub mapping: Mapping,
+}
+
+const fn p(name: &'static str, client: Client, mapping: Mapping) -> Property {
+    Property { name, client, mapping }
+}
+
+use Client::{Both, Consumer, Producer};
+use Mapping::{Harmless, Kibibytes, NoCounterpart, Number, Refused, Renamed, Same, Special, Words};
+
+const PEM: &str = "librdkafka reads PEM files: convert with `openssl pkcs12 -in store.p12 -nokeys -out ca.pem` and give kafka.ssl.truststore.type: PEM with kafka.ssl.truststore.location: ca.pem";
+const OAUTH: &str = "OAUTHBEARER is not available: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (kafka.ssl.keystore.*)";
+const KERBEROS: &str = "Kerberos is not available: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (kafka.ssl.keystore.*)";
+const PROVIDERS: &str = "Java security providers do not exist here: remove it";
+const BATCHES: &str = "rows are buffered by the engine's memory budget";
+const POSITIONS: &str = "positions are kept in the checkpoint and never committed to Kafka";
+
+/// All settings.
+pub const PROPERTIES: &[Property] = &[
+    p("bootstrap.servers", Both, Same),
+    p("client.id", Both, Same),
+    p("client.dns.lookup", Both, Same),
+    p("client.rack", Consumer, Same),
+    p("metadata.max.age.ms", Both, Number("metadata.max.age.ms", 1, 86_400_000)),
+    p("metadata.recovery.strategy", Both, Same),
+    p("metadata.recovery.rebootstrap.trigger.ms", Both, Number("metadata.recovery.rebootstrap.trigger.ms", 0, 2_147_483_647)),
+    p("metadata.max.idle.ms", Producer, Harmless("metadata of unused topics costs nothing here")),
+    p("send.buffer.bytes", Both, Special),
+    p("receive.buffer.bytes", Both, Special),
+    p("reconnect.backoff.ms", Both, Number("reconnect.backoff.ms", 0, 3_600_000)),
+    p("reconnect.backoff.max.ms", Both, Number("reconnect.backoff.max.ms", 0, 3_600_000)),
+    p("retry.backoff.ms", Both, Number("retry.backoff.ms", 1, 300_000)),
+    p("retry.backoff.max.ms", Both, Number("retry.backoff.max.ms", 1, 300_000)),
+    p("request.timeout.ms", Both, Number("socket.timeout.ms", 10, 300_000)),
+    p("default.api.timeout.ms", Both, Harmless("each request has its own timeout, request.timeout.ms")),
+    p("socket.connection.setup.timeout.ms", Both, Number("socket.connection.setup.timeout.ms", 1000, 2_147_483_647)),
+    p("socket.connection.setup.timeout.max.ms", Both, Harmless("the setup timeout does not grow here")),
+    p("connections.max.idle.ms", Both, Number("connections.max.idle.ms", 0, 2_147_483_647)),
+    p("enable.metrics.push", Both, Same),
+    p("metric.reporters", Both, Harmless("metrics are on the task's /metrics")),
+    p("metrics.num.samples", Both, Harmless("metrics are on the task's /metrics")),
+    p("metrics.recording.level", Both, Harmless("metrics are on the task's /metrics")),
+    p("metrics.sample.window.ms", Both, Harmless("metrics are on the task's /metrics")),
+    p("auto.include.jmx.reporter", Both, Harmless("metrics are on the task's /metrics")),
+    // Consumer.
+    p("group.id", Consumer, Same),
+    p("group.instance.id", Consumer, Same),
+    p("group.protocol", Consumer, Harmless("partitions are assigned by the engine, not by a group")),
+    p("group.remote.assignor", Consumer, Harmless("partitions are assigned by the engine, not by a group")),
+    p("partition.assignment.strategy", Consumer, Harmless("partitions are assigned by the engine, not by a group")),
+    p("session.timeout.ms", Consumer, Number("session.timeout.ms", 1, 3_600_000)),
+    p("heartbeat.interval.ms", Consumer, Number("heartbeat.interval.ms", 1, 3_600_000)),
+    p("max.poll.interval.ms", Consumer, Number("max.poll.interval.ms", 1, 86_400_000)),
+    p("max.poll.records", Consumer, Harmless("records are drained in batches of the engine's size")),
+    p("max.partition.fetch.bytes", Consumer, Number("max.partition.fetch.bytes", 1, 1_000_000_000)),
+    p("fetch.max.bytes", Consumer, Number("fetch.max.bytes", 0, 2_147_483_135)),
+    p("fetch.min.bytes", Consumer, Number("fetch.min.bytes", 1, 100_000_000)),
+    p("fetch.max.wait.ms", Consumer, Number("fetch.wait.max.ms", 0, 300_000)),
+    p("check.crcs", Consumer, Same),
+    p("isolation.level", Consumer, Words("isolation.level", &["read_uncommitted", "read_committed"])),
+    p("allow.auto.create.topics", Consumer, Same),
+    p("exclude.internal.topics", Consumer, Harmless("internal topics are read only when they are named")),
+    p("auto.commit.interval.ms", Consumer, Harmless(POSITIONS)),
+    p("auto.offset.reset", Consumer, Refused("is not supported: instead set the source option startingOffsets to earliest or latest to say where to start; the checkpoint keeps which offsets were consumed")),
+    p("key.deserializer", Consumer, Refused("is not supported, as keys are read as bytes: use CAST(key AS STRING) or a function in the SQL")),
+    p("value.deserializer", Consumer, Refused("is not supported, as values are read as bytes: use CAST(value AS STRING) or from_json in the SQL")),
+    p("enable.auto.commit", Consumer, Refused("is not supported: positions are kept in the checkpoint and never committed to Kafka")),
+    p("interceptor.classes", Both, Refused("is not supported: an interceptor can break the query, and Java classes cannot be loaded")),
+    // Producer.
+    p("key.serializer", Producer, Refused("is not supported, as keys are written as bytes: make the column key a string or binary in the SQL")),
+    p("value.serializer", Producer, Refused("is not supported, as values are written as bytes: make the column value a string or binary in the SQL")),
+    p("acks", Producer, Same),
+    p("retries", Producer, Number("retries", 0, 2_147_483_647)),
+    p("delivery.timeout.ms", Producer, Number("delivery.timeout.ms", 0, 2_147_483_647)),
+    p("linger.ms", Producer, Number("linger.ms", 0, 900_000)),
+    p("batch.size", Producer, Number("batch.size", 1, 2_147_483_647)),
+    p("buffer.memory", Producer, Kibibytes("queue.buffering.max.kbytes")),
+    p("max.request.size", Producer, Number("message.max.bytes", 1000, 1_000_000_000)),
+    p("max.in.flight.requests.per.connection", Producer, Number("max.in.flight.requests.per.connection", 1, 1_000_000)),
+    p("compression.type", Producer, Words("compression.type", &["none", "gzip", "snappy", "lz4", "zstd"])),
+    p("compression.gzip.level", Producer, Renamed("compression.level")),
+    p("compression.lz4.level", Producer, Renamed("compression.level")),
+    p("compression.zstd.level", Producer, Renamed("compression.level")),
+    p("enable.idempotence", Producer, Same),
+    p("transaction.timeout.ms", Producer, Number("transaction.timeout.ms", 1000, 2_147_483_647)),
+    p("transactional.id", Producer, Refused("is set by Weir to `weir-<query id>` where delivery is exactly once: remove it")),
+    p("partitioner.class", Producer, Special),
+    p("partitioner.ignore.keys", Producer, Special),
+    p("partitioner.adaptive.partitioning.enable", Producer, Harmless("records without key go to random partitions")),
+    p("partitioner.availability.timeout.ms", Producer, Harmless("records without key go to random partitions")),
+    p("max.block.ms", Producer, Harmless(BATCHES)),
+    // TLS.
+    p("security.protocol", Both, Words("security.protocol", &["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"])),
+    p("security.providers", Both, NoCounterpart(PROVIDERS)),
+    p("ssl.truststore.location", Both, Special),
+    p("ssl.truststore.password", Both, Special),
+    p("ssl.truststore.type", Both, Special),
+    p("ssl.truststore.certificates", Both, Renamed("ssl.ca.pem")),
+    p("ssl.keystore.location", Both, Special),
+    p("ssl.keystore.password", Both, Renamed("ssl.keystore.password")),
+    p("ssl.keystore.type", Both, Special),
+    p("ssl.keystore.certificate.chain", Both, Renamed("ssl.certificate.pem")),
+    p("ssl.keystore.key", Both, Renamed("ssl.key.pem")),
+    p("ssl.key.password", Both, Same),
+    p("ssl.endpoint.identification.algorithm", Both, Special),
+    p("ssl.protocol", Both, Special),
+    p("ssl.enabled.protocols", Both, Special),
+    p("ssl.cipher.suites", Both, NoCounterpart("Java's names of cipher suites are not OpenSSL's: remove it, TLS 1.2 and 1.3 with OpenSSL's default suites are used")),
+    p("ssl.provider", Both, NoCounterpart(PROVIDERS)),
+    p("ssl.engine.factory.class", Both, NoCounterpart("Java classes cannot be loaded: give the certificates by kafka.ssl.keystore.* and kafka.ssl.truststore.*")),
+    p("ssl.keymanager.algorithm", Both, Harmless("OpenSSL is used")),
+    p("ssl.trustmanager.algorithm", Both, Harmless("OpenSSL is used")),
+    p("ssl.secure.random.implementation", Both, Harmless("OpenSSL's generator is used")),
+    // SASL.
+    p("sasl.mechanism", Both, Special),
+    p("sasl.jaas.config", Both, Special),
+    p("sasl.client.callback.handler.class", Both, NoCounterpart("Java classes cannot be loaded: give user name and password by kafka.sasl.jaas.config")),
+    p("sasl.login.class", Both, NoCounterpart("Java classes cannot be loaded: give user name and password by kafka.sasl.jaas.config")),
+    p("sasl.login.callback.handler.class", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.token.endpoint.url", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.scope.claim.name", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.sub.claim.name", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.jwks.endpoint.url", Both, NoCounterpart(OAUTH)),
+    p("sasl.kerberos.service.name", Both, NoCounterpart(KERBEROS)),
+    p("sasl.kerberos.kinit.cmd", Both, NoCounterpart(KERBEROS)),
+    p("sasl.kerberos.min.time.before.relogin", Both, NoCounterpart(KERBEROS)),
+    p("sasl.kerberos.ticket.renew.jitter", Both, NoCounterpart(KERBEROS)),
+    p("sasl.kerberos.ticket.renew.window.factor", Both, NoCounterpart(KERBEROS)),
+    p("sasl.login.connect.timeout.ms", Both, Harmless("there is no login server")),
+    p("sasl.login.read.timeout.ms", Both, Harmless("there is no login server")),
+    p("sasl.login.refresh.buffer.seconds", Both, Harmless("there is no login to refresh")),
+    p("sasl.login.refresh.min.period.seconds", Both, Harmless("there is no login to refresh")),
+    p("sasl.login.refresh.window.factor", Both, Harmless("there is no login to refresh")),
+    p("sasl.login.refresh.window.jitter", Both, Harmless("there is no login to refresh")),
+    p("sasl.login.retry.backoff.ms", Both, Harmless("there is no login server")),
+    p("sasl.login.retry.backoff.max.ms", Both, Harmless("there is no login server")),
+];
+
+/// Remedy for a JKS or PKCS12 trust store.
+pub const PEM_REMEDY: &str = PEM;
+/// Remedy for OAUTHBEARER.
+pub const OAUTH_REMEDY: &str = OAUTH;
+/// Remedy for Kerberos.
+pub const KERBEROS_REMEDY: &str = KERBEROS;
