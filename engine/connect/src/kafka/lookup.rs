@@ -1,0 +1,294 @@
+//! Questions to the brokers: which partitions there are and where they begin and end.
+//!
+//! Owns one consumer handle that never fetches records. Every call blocks for
+//! a bounded time (attempts times request timeout) and is meant for a blocking
+//! thread. Failures end as retryable errors that name the servers and carry
+//! the client's last word. Decides nothing about offsets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
+use weir_core::{Error, Result};
+
+use super::errors;
+use super::offsets::{PartitionOffsets, TopicPartition};
+use super::options::{KafkaSourceOptions, TopicSelection};
+use super::properties::ClientSettings;
+use super::starting::{EARLIEST, LATEST};
+
+/// How long one request may take before the next attempt.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Remembers what the client said last about its troubles.
+#[derive(Default)]
+pub struct LastWords {
+    words: Mutex<Option<String>>,
+}
+
+impl LastWords {
+    /// The newest complaint, if there was one.
+    pub fn get(&self) -> Option<String> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, words: String) {
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+    }
+}
+
+impl ClientContext for LastWords {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        tracing::debug!(?level, facility, message, "librdkafka");
+        if matches!(level, RDKafkaLogLevel::Error | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Emerg) {
+            self.set(message.to_owned());
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "librdkafka");
+        self.set(reason.to_owned());
+    }
+}
+
+impl ConsumerContext for LastWords {}
+
+/// How old the known partitions may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Ask the brokers.
+    Now,
+    /// As found within the last second, or `metadata.max.age.ms` if that is less.
+    Recent,
+}
+
+/// One handle for questions.
+pub struct Lookup {
+    consumer: BaseConsumer<LastWords>,
+    servers: String,
+    topics: TopicSelection,
+    attempts: u32,
+    interval: Duration,
+    max_age: Duration,
+    known: Mutex<Option<(Instant, Arc<[TopicPartition]>)>>,
+}
+
+impl Lookup {
+    /// Makes the handle; no broker is asked yet.
+    pub fn new(options: &KafkaSourceOptions) -> Result<Self> {
+        let consumer = consumer(&options.client, &[])?;
+        let max_age = options
+            .client
+            .get("metadata.max.age.ms")
+            .and_then(|text| text.parse().ok())
+            .map_or(Duration::from_secs(1), Duration::from_millis);
+        Ok(Self {
+            consumer,
+            servers: options.client.servers().to_owned(),
+            topics: options.topics.clone(),
+            attempts: options.fetch_attempts,
+            interval: options.fetch_interval,
+            max_age: max_age.min(Duration::from_secs(1)),
+            known: Mutex::new(None),
+        })
+    }
+
+    /// The partitions of the selection, sorted.
+    pub fn partitions(&self, freshness: Freshness) -> Result<Arc<[TopicPartition]>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, partitions)) = &*known
+            && freshness == Freshness::Recent
+            && at.elapsed() < self.max_age
+        {
+            return Ok(Arc::clone(partitions));
+        }
+        let found: Arc<[TopicPartition]> = self.attempt("read the topics", || self.ask_partitions())?.into();
+        *known = Some((Instant::now(), Arc::clone(&found)));
+        Ok(found)
+    }
+
+    /// The beginnings of partitions.
+    pub fn earliest(&self, partitions: &[TopicPartition]) -> Result<PartitionOffsets> {
+        self.at(partitions, |_| EARLIEST)
+    }
+
+    /// The ends of partitions; under read_committed the last stable offsets.
+    pub fn latest(&self, partitions: &[TopicPartition]) -> Result<PartitionOffsets> {
+        self.at(partitions, |_| LATEST)
+    }
+
+    /// The ends of the selected partitions. An end below a known offset is asked
+    /// for again, as brokers may answer from an old replica; then it is taken.
+    pub fn latest_above(&self, known: &PartitionOffsets, freshness: Freshness) -> Result<PartitionOffsets> {
+        let mut attempt = 1;
+        loop {
+            let freshness = if attempt == 1 { freshness } else { Freshness::Now };
+            let partitions = self.partitions(freshness)?;
+            let found = match self.latest(&partitions) {
+                // The known partitions may be gone; look once more.
+                Err(error) if freshness == Freshness::Recent && attempt == 1 => {
+                    tracing::debug!(%error, "the partitions are looked up anew");
+                    attempt += 1;
+                    continue;
+                }
+                other => other?,
+            };
+            let back = found.iter().any(|(p, end)| known.get(p).is_some_and(|known| end < known));
+            if !back || attempt >= self.attempts {
+                return Ok(found);
+            }
+            attempt += 1;
+            std::thread::sleep(self.interval);
+        }
+    }
+
+    /// The first offsets at or after a time by partition; -1 where there is none.
+    pub fn at(&self, partitions: &[TopicPartition], time: impl Fn(&TopicPartition) -> i64) -> Result<PartitionOffsets> {
+        if partitions.is_empty() {
+            return Ok(PartitionOffsets::new());
+        }
+        self.attempt("read the offsets", || {
+            let mut asked = TopicPartitionList::with_capacity(partitions.len());
+            for partition in partitions {
+                asked
+                    .add_partition_offset(&partition.topic, partition.partition, KafkaOffset::Offset(time(partition)))
+                    .map_err(Trouble::Client)?;
+            }
+            let answered = self.consumer.offsets_for_times(asked, REQUEST_TIMEOUT).map_err(Trouble::Client)?;
+            let mut offsets = PartitionOffsets::new();
+            for element in answered.elements() {
+                element.error().map_err(Trouble::Client)?;
+                let offset = element.offset().to_raw().unwrap_or(LATEST);
+                offsets.insert(TopicPartition::new(element.topic(), element.partition()), offset);
+            }
+            Ok(offsets)
+        })
+    }
+
+    /// The beginnings of those partitions that still exist.
+    pub fn earliest_of_existing(&self, partitions: &[TopicPartition]) -> Result<PartitionOffsets> {
+        if partitions.is_empty() {
+            return Ok(PartitionOffsets::new());
+        }
+        let there = self.partitions(Freshness::Now)?;
+        let existing: Vec<TopicPartition> = partitions.iter().filter(|p| there.contains(p)).cloned().collect();
+        self.earliest(&existing)
+    }
+
+    fn ask_partitions(&self) -> Result<Vec<TopicPartition>, Trouble> {
+        let counts = match &self.topics {
+            TopicSelection::Pattern(pattern) => {
+                let mut counts = self.ask_topic(None)?;
+                counts.retain(|topic, _| {
+                    pattern.matches(topic)
+                        && !matches!(topic.as_str(), "__consumer_offsets" | "__transaction_state" | "__share_group_state")
+                });
+                counts
+            }
+            TopicSelection::Subscribe(topics) => self.ask_topics(topics.iter().map(String::as_str).collect())?,
+            TopicSelection::Assign(partitions) => self.ask_topics(partitions.iter().map(|p| &*p.topic).collect())?,
+        };
+        let mut found: Vec<TopicPartition> = counts
+            .into_iter()
+            .flat_map(|(topic, numbers)| {
+                let topic: Arc<str> = topic.into();
+                numbers.into_iter().map(move |number| TopicPartition::new(Arc::clone(&topic), number))
+            })
+            .collect();
+        if let TopicSelection::Assign(assigned) = &self.topics {
+            found.retain(|partition| assigned.contains(partition));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    fn ask_topics(&self, topics: BTreeSet<&str>) -> Result<BTreeMap<String, Vec<i32>>, Trouble> {
+        let mut found = BTreeMap::new();
+        for topic in &topics {
+            found.extend(self.ask_topic(Some(topic))?);
+        }
+        let missing: BTreeSet<String> =
+            topics.iter().filter(|topic| !found.contains_key(**topic)).map(|topic| (*topic).to_owned()).collect();
+        if missing.is_empty() { Ok(found) } else { Err(Trouble::UnknownTopics(missing)) }
+    }
+
+    fn ask_topic(&self, topic: Option<&str>) -> Result<BTreeMap<String, Vec<i32>>, Trouble> {
+        let metadata = self.consumer.fetch_metadata(topic, REQUEST_TIMEOUT).map_err(Trouble::Client)?;
+        let mut found = BTreeMap::new();
+        for topic in metadata.topics() {
+            match topic.error().map(RDKafkaErrorCode::from) {
+                None => {
+                    found.insert(topic.name().to_owned(), topic.partitions().iter().map(|p| p.id()).collect());
+                }
+                Some(RDKafkaErrorCode::UnknownTopicOrPartition) => {}
+                Some(code) => return Err(Trouble::Client(KafkaError::MetadataFetch(code))),
+            }
+        }
+        Ok(found)
+    }
+
+    fn attempt<T>(&self, action: &str, ask: impl Fn() -> Result<T, Trouble>) -> Result<T> {
+        let mut attempt = 1;
+        loop {
+            let trouble = match ask() {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => trouble,
+            };
+            if attempt >= self.attempts {
+                return Err(self.explain(action, trouble));
+            }
+            attempt += 1;
+            std::thread::sleep(self.interval);
+        }
+    }
+
+    fn explain(&self, action: &str, trouble: Trouble) -> Error {
+        match trouble {
+            Trouble::UnknownTopics(topics) => errors::unknown_topics(&topics, &self.servers),
+            Trouble::Client(error) => errors::unreachable(action, &self.servers, &last_words(&self.consumer, &error)),
+        }
+    }
+}
+
+enum Trouble {
+    UnknownTopics(BTreeSet<String>),
+    Client(KafkaError),
+}
+
+/// A consumer handle without a group, for questions only.
+pub fn consumer(client: &ClientSettings, defaults: &[(&str, &str)]) -> Result<BaseConsumer<LastWords>> {
+    // Spark reads uncommitted records unless told otherwise; librdkafka would not.
+    let below: Vec<(&str, &str)> = [("isolation.level", "read_uncommitted")].into_iter().chain(defaults.iter().copied()).collect();
+    let mut config = client.config(&below, &[("enable.auto.commit", "false")]);
+    config.remove("group.id");
+    config.create_with_context(LastWords::default()).map_err(|error| cannot_create(&error))
+}
+
+/// The client refuses its settings.
+pub fn cannot_create(error: &KafkaError) -> Error {
+    match error {
+        KafkaError::ClientConfig(_, description, name, _) => {
+            Error::config("INVALID_OPTION_VALUE", format!("the Kafka client refuses the option kafka.{name}: {description}"))
+        }
+        other => Error::config("INVALID_OPTION_VALUE", format!("the Kafka client cannot be made from the kafka.* options: {other}")),
+    }
+}
+
+/// The reason behind an error: what the client logged, or the error's own text.
+pub fn last_words(consumer: &BaseConsumer<LastWords>, error: &KafkaError) -> String {
+    // Serves the error and log events that wait in the queue.
+    for _ in 0..100 {
+        if consumer.poll(Duration::ZERO).is_none() {
+            break;
+        }
+    }
+    match consumer.context().get() {
+        Some(words) => format!("{error} ({words})"),
+        None => error.to_string(),
+    }
+}

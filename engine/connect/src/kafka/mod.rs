@@ -1,0 +1,32 @@
+//! Apache Kafka as source and sink, with Spark's options, offsets and limits.
+//!
+//! `options` is the door: a map of strings becomes typed values. `plan` and
+//! `offsets` decide and know no broker. `lookup` asks brokers for partitions
+//! and offsets, `pool`, `drain` and `reader` fetch records, `rows` lays them
+//! out in Arrow. `sink` produces.
+//!
+//! Invariants: offsets live in the checkpoint only, nothing is committed to
+//! Kafka; every wait on a broker is bounded and ends in an error that names
+//! the servers; a planned range yields the same records on every read.
+
+mod drain;
+mod errors;
+mod lookup;
+mod offsets;
+mod options;
+mod pattern;
+mod peek;
+mod plan;
+mod pool;
+mod properties;
+mod reader;
+mod rows;
+mod source;
+mod starting;
+
+pub use offsets::{PartitionOffsets, TopicPartition};
+pub use options::{DataLoss, GroupId, HeaderColumn, KafkaSourceOptions, RateLimits, TopicSelection};
+pub use plan::OffsetRange;
+pub use properties::ClientSettings;
+pub use source::KafkaSource;
+pub use starting::{StartingOffsets, TimestampMiss};
