@@ -5,6 +5,7 @@
 //! types. Connectors know neither SQL nor the checkpoint's paths; they are
 //! handed their log folders.
 
+pub mod delta;
 pub mod kafka;
 pub mod noop;
 pub mod open;

@@ -1,0 +1,200 @@
+//! The actions of Delta's log that a streaming append reads and writes.
+//!
+//! Shapes and names are those of the Delta transaction log protocol
+//! ("Actions"); one JSON object a line. Reading keeps only what decides a
+//! commit (metadata, protocol, transaction identifiers, the commit's own id)
+//! and skips everything else unparsed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use weir_core::{Error, Result};
+
+/// The `metaData` action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MetaData {
+    /// The table's id, a UUID.
+    pub id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub format: Format,
+    /// The schema as Spark's JSON, as a string.
+    pub schema_string: String,
+    pub partition_columns: Vec<String>,
+    #[serde(default)]
+    pub configuration: BTreeMap<String, String>,
+    /// Milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_time: Option<i64>,
+}
+
+/// The files' format; Parquet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Format {
+    pub provider: String,
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+}
+
+/// The `protocol` action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Protocol {
+    pub min_reader_version: u32,
+    pub min_writer_version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reader_features: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writer_features: Option<Vec<String>>,
+}
+
+/// The `txn` action: how far an application has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Txn {
+    pub app_id: String,
+    pub version: i64,
+    /// Milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_updated: Option<i64>,
+}
+
+/// The `add` action of a new file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Add {
+    /// Relative path, percent-encoded as a URI.
+    pub path: String,
+    pub partition_values: BTreeMap<String, Option<String>>,
+    pub size: u64,
+    pub modification_time: i64,
+    pub data_change: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stats: Option<String>,
+}
+
+/// The provenance record, with the field order of Spark's writer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommitInfo {
+    pub timestamp: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_metadata: Option<String>,
+    pub operation: &'static str,
+    pub operation_parameters: BTreeMap<&'static str, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_version: Option<u64>,
+    pub isolation_level: &'static str,
+    pub is_blind_append: bool,
+    pub operation_metrics: BTreeMap<&'static str, String>,
+    pub engine_info: String,
+    /// This commit's own id: tells a lost response from another's commit.
+    pub txn_id: String,
+}
+
+/// One line of a new log entry.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    CommitInfo(CommitInfo),
+    MetaData(MetaData),
+    Protocol(Protocol),
+    Txn(Txn),
+    Add(Add),
+}
+
+/// What one stored commit changes for a streaming append.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitFacts {
+    /// `commitInfo.txnId`.
+    pub txn_id: Option<String>,
+    /// New metadata.
+    pub metadata: Option<MetaData>,
+    /// New protocol.
+    pub protocol: Option<Protocol>,
+    /// Transaction identifiers, in log order.
+    pub txns: Vec<Txn>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    commit_info: Option<StoredCommitInfo>,
+    meta_data: Option<MetaData>,
+    protocol: Option<Protocol>,
+    txn: Option<Txn>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredCommitInfo {
+    txn_id: Option<String>,
+}
+
+/// Reads a commit's facts; `name` is for the error.
+pub fn read_commit(name: &str, body: &[u8]) -> Result<CommitFacts> {
+    let mut facts = CommitFacts::default();
+    for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let line: Line = serde_json::from_slice(line).map_err(|error| {
+            Error::incompatible(
+                "DELTA_LOG_DAMAGED",
+                format!("line {} of the log entry {name} cannot be read; restore the entry from a copy of the table", index + 1),
+            )
+            .with_source(error)
+        })?;
+        facts.txn_id = line.commit_info.and_then(|info| info.txn_id).or(facts.txn_id);
+        facts.metadata = line.meta_data.or(facts.metadata);
+        facts.protocol = line.protocol.or(facts.protocol);
+        facts.txns.extend(line.txn);
+    }
+    Ok(facts)
+}
+
+/// The body of a log entry.
+pub fn write_commit(actions: &[Action]) -> Result<Vec<u8>> {
+    let mut body = Vec::with_capacity(actions.len() * 512);
+    for action in actions {
+        serde_json::to_writer(&mut body, action)
+            .map_err(|e| Error::retryable("DELTA_COMMIT_FAILED", "a log action could not be written as JSON").with_source(e))?;
+        body.push(b'\n');
+    }
+    Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let txn = Txn { app_id: "q".into(), version: 7, last_updated: Some(1) };
+        let protocol = Protocol { min_reader_version: 1, min_writer_version: 2, reader_features: None, writer_features: None };
+        let add = Add {
+            path: "a.parquet".into(),
+            partition_values: BTreeMap::from([("k".to_owned(), None)]),
+            size: 1,
+            modification_time: 2,
+            data_change: true,
+            stats: None,
+        };
+        let body = write_commit(&[Action::Protocol(protocol.clone()), Action::Txn(txn.clone()), Action::Add(add)]).unwrap();
+        let text = String::from_utf8(body.clone()).unwrap();
+        assert!(text.contains(r#""add":{"path":"a.parquet","partitionValues":{"k":null}"#), "{text}");
+        let facts = read_commit("0", &body).unwrap();
+        assert_eq!((facts.protocol, facts.txns, facts.txn_id), (Some(protocol), vec![txn], None));
+    }
+
+    #[test]
+    fn a_damaged_entry_is_named() {
+        let error = read_commit("00000000000000000003.json", b"{\"commitInfo\":{}}\n{\"add\":").unwrap_err();
+        assert_eq!(error.class(), weir_core::ErrorClass::Incompatible);
+        assert!(error.to_string().contains("line 2 of the log entry 00000000000000000003.json"), "{error}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The actions of one batch's commit.
+//!
+//! Shapes are those of Spark's Delta sink: operation `STREAMING UPDATE` with
+//! outputMode, queryId and epochId, a `txn` action with the query's id and the
+//! batch, metadata in the same commit when the table is created or columns are
+//! added. Decides only; `sink` writes them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weir_core::{Error, Result};
+
+use super::action::{Action, Add, CommitInfo, Format, MetaData, Txn};
+use super::features;
+use super::layout::Layout;
+use super::location::encode_uri;
+use super::schema;
+use super::state::TableState;
+use crate::sink::{BatchId, WrittenFile};
+
+/// What a commit is made of, beside the table.
+#[derive(Clone, Debug)]
+pub struct Batch<'a> {
+    /// Query and batch.
+    pub id: &'a BatchId,
+    /// Its files.
+    pub files: &'a [WrittenFile],
+    /// This commit's own id.
+    pub txn_id: &'a str,
+    /// `userMetadata`, if the manifest sets it.
+    pub user_metadata: Option<&'a str>,
+    /// Now, milliseconds since the epoch.
+    pub now_ms: i64,
+    /// The id of a table that this commit creates.
+    pub new_table_id: &'a str,
+}
+
+/// The log entry's actions, on top of `table` or as the first of a new one.
+pub fn actions(batch: &Batch<'_>, table: Option<&TableState>, layout: &Layout) -> Result<Vec<Action>> {
+    let mut actions = vec![Action::CommitInfo(info(batch, table))];
+    match table {
+        None => {
+            actions.push(Action::MetaData(MetaData {
+                id: batch.new_table_id.to_owned(),
+                name: None,
+                description: None,
+                format: Format { provider: "parquet".into(), options: BTreeMap::new() },
+                schema_string: schema_string(layout)?,
+                partition_columns: layout.partition_columns.clone(),
+                configuration: BTreeMap::new(),
+                created_time: Some(batch.now_ms),
+            }));
+            actions.push(Action::Protocol(features::protocol_for(schema::has_timestamp_ntz(&layout.table))));
+        }
+        Some(table) if !layout.added.is_empty() => {
+            actions.push(Action::MetaData(MetaData { schema_string: schema_string(layout)?, ..table.metadata.clone() }));
+        }
+        Some(_) => {}
+    }
+    let version = i64::try_from(batch.id.batch)
+        .map_err(|e| Error::config("DELTA_COMMIT_FAILED", format!("the batch id {} is too large", batch.id.batch)).with_source(e))?;
+    actions.push(Action::Txn(Txn { app_id: batch.id.query_id.to_string(), version, last_updated: Some(batch.now_ms) }));
+    actions.extend(batch.files.iter().map(|file| Action::Add(add(file))));
+    Ok(actions)
+}
+
+fn schema_string(layout: &Layout) -> Result<String> {
+    serde_json::to_string(&layout.table)
+        .map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "the table's schema could not be written as JSON").with_source(e))
+}
+
+fn add(file: &WrittenFile) -> Add {
+    Add {
+        path: encode_uri(&file.path),
+        partition_values: file.partition_values.iter().cloned().collect(),
+        size: file.size,
+        modification_time: file.modification_time_ms,
+        data_change: true,
+        stats: file.stats.clone(),
+    }
+}
+
+fn info(batch: &Batch<'_>, table: Option<&TableState>) -> CommitInfo {
+    let sum = |of: fn(&WrittenFile) -> u64| batch.files.iter().map(of).sum::<u64>().to_string();
+    CommitInfo {
+        timestamp: batch.now_ms,
+        user_metadata: batch.user_metadata.map(str::to_owned),
+        operation: "STREAMING UPDATE",
+        operation_parameters: BTreeMap::from([
+            ("outputMode", "Append".to_owned()),
+            ("queryId", batch.id.query_id.to_string()),
+            ("epochId", batch.id.batch.to_string()),
+        ]),
+        read_version: table.map(|table| table.version),
+        isolation_level: "WriteSerializable",
+        is_blind_append: true,
+        operation_metrics: BTreeMap::from([
+            ("numRemovedFiles", "0".to_owned()),
+            ("numAddedFiles", batch.files.len().to_string()),
+            ("numOutputRows", sum(|file| file.rows)),
+            ("numOutputBytes", sum(|file| file.size)),
+        ]),
+        engine_info: concat!("Weir/", env!("CARGO_PKG_VERSION")).to_owned(),
+        txn_id: batch.txn_id.to_owned(),
+    }
+}
+
+/// How the record of a query and what was seen of the log decide an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Not there yet: write it.
+    Write,
+    /// An attempt of this very call took effect.
+    Own,
+    /// Another process committed the batch: the own files are superfluous.
+    Other,
+    /// The batch is there, by whom is not known: the own files must stay.
+    Unknown,
+}
+
+/// Decides an attempt on batch `batch`.
+///
+/// `tried` says whether an earlier attempt of the same call may have reached
+/// the store; `followed` whether every commit since was seen; `own_seen`
+/// whether one of those was the call's own.
+pub fn decide(recorded: Option<u64>, batch: u64, tried: Tried, followed: bool, own_seen: bool) -> Decision {
+    match recorded {
+        _ if own_seen => Decision::Own,
+        Some(recorded) if recorded >= batch => match tried {
+            Tried::Never => Decision::Other,
+            Tried::Before if followed => Decision::Other,
+            Tried::Before => Decision::Unknown,
+        },
+        _ => Decision::Write,
+    }
+}
+
+/// Whether an attempt of the call may have reached the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// No.
+    Never,
+    /// Yes.
+    Before,
+}
+
+/// Layouts under which the writers of uncommitted batches write.
+pub type LayoutsInUse = HashMap<u64, std::sync::Arc<Layout>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_files_are_superfluous_only_when_that_is_certain() {
+        use Decision::{Other, Own, Unknown, Write};
+        for (recorded, tried, followed, own_seen, expected) in [
+            (None, Tried::Never, true, false, Write),
+            (Some(4), Tried::Before, false, false, Write),
+            (Some(5), Tried::Never, true, false, Other),
+            (Some(6), Tried::Never, false, false, Other),
+            (Some(5), Tried::Before, true, true, Own),
+            (Some(6), Tried::Before, true, true, Own),
+            (Some(5), Tried::Before, true, false, Other),
+            (Some(5), Tried::Before, false, false, Unknown),
+        ] {
+            assert_eq!(decide(recorded, 5, tried, followed, own_seen), expected, "{recorded:?} {tried:?} {followed} {own_seen}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! How the rows of a query lie in a table: which columns, which types, which
+//! partition columns.
+//!
+//! Planned when the sink is opened and again whenever the table's metadata
+//! changes. A file is written under one layout; before its batch is committed
+//! the layout is held against the table as it then is (`still_fits`).
+//! Decides only.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use deltalake_core::kernel::StructType;
+use deltalake_core::kernel::engine::arrow_conversion::TryIntoArrow;
+use weir_core::{Error, Result};
+
+use super::features;
+use super::options::SchemaEvolution;
+use super::partition::can_partition;
+use super::schema::{self, same_name};
+use super::state::TableState;
+
+/// The plan of a query's rows in a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    /// The table's schema, added columns included.
+    pub table: StructType,
+    /// Columns that a commit has to add to the table.
+    pub added: Vec<String>,
+    /// The table's partition columns.
+    pub partition_columns: Vec<String>,
+    /// For each written column, its index in the query's rows.
+    pub sources: Vec<usize>,
+    /// The written columns, partition columns included, in the table's order.
+    pub written: SchemaRef,
+    /// Indexes of the partition columns in `written`.
+    pub partition_indexes: Vec<usize>,
+    /// Indexes of the columns in the files in `written`.
+    pub file_indexes: Vec<usize>,
+    /// The files' schema.
+    pub file: SchemaRef,
+}
+
+/// What a layout is planned for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The query's output schema.
+    pub query: SchemaRef,
+    /// The manifest's `partitionBy`.
+    pub partition_by: Vec<String>,
+    /// `mergeSchema`.
+    pub evolution: SchemaEvolution,
+    /// The table's location, for messages.
+    pub url: String,
+}
+
+impl Layout {
+    /// Plans the layout in `existing`, or in a table yet to be created.
+    pub fn plan(request: &Request, existing: Option<&TableState>) -> Result<Self> {
+        let query = schema::from_arrow(&request.query)?;
+        match existing {
+            None => {
+                let partition_columns = resolve_partition_by(request, &query)?;
+                Self::lay(request, query, Vec::new(), partition_columns)
+            }
+            Some(table) => {
+                features::check_writable(&request.url, &table.protocol, &table.metadata, &table.schema)?;
+                check_partitioning(request, &table.metadata.partition_columns)?;
+                let merged = schema::merge(&table.schema, &query)?;
+                check_added(request, table, &merged)?;
+                check_missing(request, &table.schema, &query, &table.metadata.partition_columns)?;
+                Self::lay(request, merged.schema, merged.added, table.metadata.partition_columns.clone())
+            }
+        }
+    }
+
+    fn lay(request: &Request, table: StructType, added: Vec<String>, partition_columns: Vec<String>) -> Result<Self> {
+        let arrow: Schema = (&table).try_into_arrow().map_err(|e| {
+            Error::config("DELTA_INVALID_SCHEMA", format!("the schema of {} cannot be written", request.url)).with_source(e)
+        })?;
+        let mut sources = Vec::new();
+        let mut written: Vec<Arc<Field>> = Vec::new();
+        for field in arrow.fields() {
+            if let Some(index) = request.query.fields().iter().position(|column| same_name(column.name(), field.name())) {
+                sources.push(index);
+                written.push(Arc::new(field.as_ref().clone().with_metadata(std::collections::HashMap::new())));
+            }
+        }
+        let position = |name: &String| written.iter().position(|field| same_name(field.name(), name));
+        let partition_indexes: Vec<usize> = partition_columns.iter().filter_map(position).collect();
+        for index in &partition_indexes {
+            let field = &written[*index];
+            if !can_partition(field.data_type()) {
+                return Err(Error::config(
+                    "DELTA_INVALID_PARTITION_COLUMN_TYPE",
+                    format!(
+                        "the table cannot be partitioned by `{}`, whose type is {}; choose another column",
+                        field.name(),
+                        field.data_type()
+                    ),
+                ));
+            }
+        }
+        let file_indexes: Vec<usize> = (0..written.len()).filter(|index| !partition_indexes.contains(index)).collect();
+        if file_indexes.is_empty() {
+            return Err(Error::config(
+                "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
+                "every column is a partition column; leave at least one out of partitionBy",
+            ));
+        }
+        let written: SchemaRef = Arc::new(Schema::new(written));
+        let file =
+            Arc::new(written.project(&file_indexes).map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "no file schema").with_source(e))?);
+        Ok(Self { table, added, partition_columns, sources, written, partition_indexes, file_indexes, file })
+    }
+
+    /// Whether files written under this layout belong into the table as it is now.
+    pub fn still_fits(&self, now: &Self) -> bool {
+        self.partition_columns == now.partition_columns
+            && self.written.fields().iter().all(|field| {
+                now.written
+                    .field_with_name(field.name())
+                    .is_ok_and(|current| current.data_type() == field.data_type() && (current.is_nullable() || !field.is_nullable()))
+            })
+            && now.written.fields().iter().all(|field| field.is_nullable() || self.written.field_with_name(field.name()).is_ok())
+    }
+}
+
+fn resolve_partition_by(request: &Request, query: &StructType) -> Result<Vec<String>> {
+    let mut resolved: Vec<String> = Vec::new();
+    for name in &request.partition_by {
+        let Some(column) = query.field_names().find(|column| same_name(column, name)) else {
+            let known: Vec<&str> = query.field_names().map(String::as_str).collect();
+            return Err(Error::config(
+                "DELTA_COLUMN_NOT_FOUND",
+                format!("partitionBy names `{name}`, which the query does not yield; its columns are {}", known.join(", ")),
+            ));
+        };
+        if resolved.contains(column) {
+            return Err(Error::config("DELTA_DUPLICATE_COLUMNS_FOUND", format!("partitionBy names `{name}` twice; name it once")));
+        }
+        resolved.push(column.clone());
+    }
+    Ok(resolved)
+}
+
+fn check_partitioning(request: &Request, columns: &[String]) -> Result<()> {
+    let same = request.partition_by.len() == columns.len() && request.partition_by.iter().zip(columns).all(|(a, b)| same_name(a, b));
+    if request.partition_by.is_empty() || same {
+        return Ok(());
+    }
+    Err(Error::config(
+        "DELTA_METADATA_MISMATCH",
+        format!(
+            "partitionBy is [{}] but the table {} is partitioned by [{}]; write the same list, or leave it out",
+            request.partition_by.join(", "),
+            request.url,
+            columns.join(", ")
+        ),
+    ))
+}
+
+fn check_added(request: &Request, table: &TableState, merged: &schema::Merged) -> Result<()> {
+    if merged.added.is_empty() {
+        return Ok(());
+    }
+    if request.evolution == SchemaEvolution::Refuse {
+        return Err(Error::config(
+            "DELTA_METADATA_MISMATCH",
+            format!(
+                "a schema mismatch was found when writing to the Delta table {} (Table ID: {}): the query yields {}, which the table does not have; set the option mergeSchema: \"true\" to add them, or leave them out of the SELECT",
+                request.url,
+                table.metadata.id,
+                merged.added.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+            ),
+        ));
+    }
+    if schema::has_timestamp_ntz(&merged.schema) && !features::allows_timestamp_ntz(&table.protocol) {
+        return Err(Error::config(
+            "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",
+            format!(
+                "the table {} cannot take a TIMESTAMP_NTZ column yet; run ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported'), or CAST to TIMESTAMP",
+                request.url
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn check_missing(request: &Request, table: &StructType, query: &StructType, partition_columns: &[String]) -> Result<()> {
+    for field in table.fields().filter(|field| !query.field_names().any(|name| same_name(name, field.name()))) {
+        let name = field.name();
+        let (condition, why) = if partition_columns.iter().any(|column| same_name(column, name)) {
+            ("DELTA_MISSING_PARTITION_COLUMN", "is a partition column of the table")
+        } else if !field.is_nullable() {
+            ("DELTA_MISSING_NOT_NULL_COLUMN_VALUE", "is NOT NULL in the table")
+        } else if field.metadata.contains_key("CURRENT_DEFAULT") {
+            ("DELTA_UNSUPPORTED_COLUMN_DEFAULT", "has a default value in the table, which Weir does not evaluate")
+        } else {
+            continue;
+        };
+        return Err(Error::config(
+            condition,
+            format!("the column `{name}` {why} {} but the query does not yield it; add it to the SELECT", request.url),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! A Delta table as a table of DataFusion: static inputs and `weir sql`.
+//!
+//! Without a version the newest snapshot is taken at each scan, so a query
+//! that joins against the table sees it anew in every batch. The schema is the
+//! one at opening; columns added later are not seen, any other change of the
+//! schema is an error that a restart heals. Deletion vectors and column
+//! mapping are the Delta library's, which reads them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use deltalake_core::DeltaTable;
+use deltalake_core::datafusion::catalog::{Session, TableProvider};
+use deltalake_core::datafusion::common::{DataFusionError, Result as DfResult};
+use deltalake_core::datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use deltalake_core::datafusion::physical_plan::ExecutionPlan;
+use deltalake_core::kernel::Snapshot;
+use deltalake_core::logstore::LogStoreRef;
+use futures::TryStreamExt;
+use object_store::ObjectStore;
+use weir_core::storage::Storage;
+use weir_core::{Error, Result};
+
+use super::location::{TableLocation, version_of};
+use super::options::{ReadVersion, read_version};
+
+/// Opens a table for reading.
+pub async fn open_table(path: &str, options: &BTreeMap<String, String>, storage: &Storage) -> Result<Arc<dyn TableProvider>> {
+    let location = TableLocation::in_folder(&storage.open(path)?);
+    let version = resolve(&location, read_version(options)?).await?;
+    let log_store = location.log_store();
+    let snapshot = Snapshot::try_new(log_store.as_ref(), version)
+        .await
+        .map_err(|e| Error::retryable("DELTA_LOG_FAILURE", format!("could not read the Delta table {}", location.url())).with_source(e))?;
+    let provider = provider_of(&log_store, Arc::new(snapshot.clone())).await.map_err(|e| {
+        Error::config(
+            "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
+            format!("the Delta table {} cannot be read; it may need a newer version of Weir", location.url()),
+        )
+        .with_source(e)
+    })?;
+    let schema = provider.schema();
+    let fixed = version.map(|_| Arc::new(snapshot));
+    Ok(Arc::new(DeltaTableSource { url: location.url().to_string(), log_store, schema, fixed }))
+}
+
+async fn resolve(location: &TableLocation, version: ReadVersion) -> Result<Option<u64>> {
+    let names = location.log_names().await?;
+    if !names.iter().any(|name| version_of(name).is_some()) {
+        return Err(Error::config(
+            "DELTA_TABLE_NOT_FOUND",
+            format!("there is no Delta table at {}; check the path, or write to it first", location.url()),
+        ));
+    }
+    match version {
+        ReadVersion::Newest => Ok(None),
+        ReadVersion::Version(wanted) => {
+            let newest = names.iter().filter_map(|name| version_of(name)).max().unwrap_or(0);
+            let oldest = names.iter().filter_map(|name| version_of(name)).min().unwrap_or(0);
+            if !(oldest..=newest).contains(&wanted) {
+                return Err(Error::config(
+                    "DELTA_VERSION_NOT_FOUND",
+                    format!("the Delta table {} has no version {wanted}; the log holds versions {oldest} to {newest}", location.url()),
+                ));
+            }
+            Ok(Some(wanted))
+        }
+        ReadVersion::Timestamp(wanted) => {
+            let commits = commit_times(location).await?;
+            at_time(&commits, wanted).map(Some).ok_or_else(|| {
+                Error::config(
+                    "DELTA_TIMESTAMP_NOT_FOUND",
+                    format!("the Delta table {} has no version that old; its log begins at {}", location.url(), oldest_time(&commits)),
+                )
+            })
+        }
+    }
+}
+
+async fn commit_times(location: &TableLocation) -> Result<Vec<(u64, i64)>> {
+    let folder = location.path_of("_delta_log")?;
+    let objects: Vec<_> = location.store().list(Some(&folder)).try_collect().await.map_err(|e| location.failed("list", "_delta_log", e))?;
+    let entry = |name: &str| name.ends_with(".json").then(|| version_of(name)).flatten();
+    let mut commits: Vec<(u64, i64)> =
+        objects.iter().filter_map(|object| Some((entry(object.location.filename()?)?, object.last_modified.timestamp_millis()))).collect();
+    commits.sort_unstable();
+    // Times never go back along the log (Delta protocol, "In-Commit Timestamps", legacy rule).
+    for index in 1..commits.len() {
+        commits[index].1 = commits[index].1.max(commits[index - 1].1 + 1);
+    }
+    Ok(commits)
+}
+
+/// The newest version at or before a time.
+fn at_time(commits: &[(u64, i64)], wanted: i64) -> Option<u64> {
+    commits.iter().rfind(|(_, at)| *at <= wanted).map(|(version, _)| *version)
+}
+
+fn oldest_time(commits: &[(u64, i64)]) -> String {
+    let first = commits.first().and_then(|(_, at)| chrono::DateTime::from_timestamp_millis(*at));
+    first.map_or_else(|| "no commit at all".to_owned(), |at| at.to_rfc3339())
+}
+
+async fn provider_of(log_store: &LogStoreRef, snapshot: Arc<Snapshot>) -> DfResult<Arc<dyn TableProvider>> {
+    DeltaTable::new(Arc::clone(log_store)).table_provider().with_snapshot(snapshot).await
+}
+
+#[derive(Debug)]
+struct DeltaTableSource {
+    url: String,
+    log_store: LogStoreRef,
+    schema: SchemaRef,
+    fixed: Option<Arc<Snapshot>>,
+}
+
+impl DeltaTableSource {
+    async fn current(&self) -> DfResult<Arc<dyn TableProvider>> {
+        let snapshot = match &self.fixed {
+            Some(snapshot) => Arc::clone(snapshot),
+            None => Arc::new(Snapshot::try_new(self.log_store.as_ref(), None).await.map_err(|e| DataFusionError::External(Box::new(e)))?),
+        };
+        provider_of(&self.log_store, snapshot).await
+    }
+}
+
+/// Where the columns of `opened` are in `now`.
+fn positions(url: &str, opened: &Schema, now: &Schema) -> DfResult<Vec<usize>> {
+    let find = |field: &Arc<arrow::datatypes::Field>| {
+        now.fields().iter().position(|other| other.name() == field.name() && other.data_type() == field.data_type()).ok_or_else(|| {
+            DataFusionError::External(Box::new(Error::retryable(
+                "DELTA_SCHEMA_CHANGED",
+                format!("the column `{}` of the Delta table {url} was changed or removed since the query started; the query is restarted with the new schema", field.name()),
+            )))
+        })
+    };
+    opened.fields().iter().map(find).collect()
+}
+
+#[async_trait]
+impl TableProvider for DeltaTableSource {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        // Files are skipped by statistics; every row is filtered once more above.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let provider = self.current().await?;
+        let positions = positions(&self.url, &self.schema, &provider.schema())?;
+        let wanted: Vec<usize> = match projection {
+            Some(columns) => columns.iter().map(|column| positions[*column]).collect(),
+            None => positions,
+        };
+        provider.scan(state, Some(&wanted), filters, limit).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_at_a_time() {
+        let commits = [(3, 100), (4, 200), (5, 300)];
+        assert_eq!(at_time(&commits, 99), None);
+        assert_eq!(at_time(&commits, 100), Some(3));
+        assert_eq!(at_time(&commits, 299), Some(4));
+        assert_eq!(at_time(&commits, 900), Some(5));
+    }
+}

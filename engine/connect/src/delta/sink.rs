@@ -1,0 +1,284 @@
+//! The Delta sink: appends, each batch exactly once.
+//!
+//! The record of a query is the `txn` action with its id. Every attempt to
+//! commit begins with the newest state of the table, looks at the record in
+//! that state, and writes the version after it by create-if-absent; a lost
+//! race or a lost response starts over with the look (protocol.md section 5).
+//! Concurrent appends, metadata changes and other queries only cost another
+//! turn. Files are deleted only when another commit is certain to hold the
+//! batch.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use chrono::Utc;
+use tokio::sync::Mutex;
+use weir_core::{Error, Result, failpoint};
+
+use super::action::{read_commit, write_commit};
+use super::commit::{Batch, Decision, LayoutsInUse, Tried, actions, decide};
+use super::layout::{Layout, Request};
+use super::location::{Put, TableLocation, commit_name};
+use super::maintain::Maintenance;
+use super::options::SinkOptions;
+use super::state::{self, Fingerprint, TableState, Trail, refresh};
+use super::writer::{DeltaWriter, WriterSettings};
+use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile};
+
+/// Bytes at which a file is closed, unless `delta.targetFileSize` says otherwise.
+const TARGET_FILE_SIZE: u64 = 128 << 20;
+/// Attempts of one commit whose response was lost or that failed in the store.
+const DOUBTFUL_ATTEMPTS: usize = 3;
+
+/// An open Delta sink.
+pub struct DeltaSink {
+    location: TableLocation,
+    options: SinkOptions,
+    request: Request,
+    query_id: uuid::Uuid,
+    opened_table: Option<String>,
+    shared: Mutex<Shared>,
+    maintenance: Maintenance,
+}
+
+struct Shared {
+    /// The table as last seen; `None` while there is none.
+    table: Option<TableState>,
+    /// The id of the table that this run writes to, once there is one.
+    table_id: Option<String>,
+    layout: Arc<Layout>,
+    in_use: LayoutsInUse,
+}
+
+impl DeltaSink {
+    /// Opens the sink: reads the table and lays the query's columns over it.
+    pub async fn open(
+        location: TableLocation,
+        options: SinkOptions,
+        query: SchemaRef,
+        partition_by: Vec<String>,
+        query_id: uuid::Uuid,
+    ) -> Result<Self> {
+        let table = state::load(&location, &query_id.to_string()).await?;
+        let request = Request { query, partition_by, evolution: options.evolution, url: location.url().to_string() };
+        let layout = Arc::new(Layout::plan(&request, table.as_ref())?);
+        let table_id = table.as_ref().map(|table| table.metadata.id.clone());
+        let maintenance = Maintenance::new(location.clone());
+        let opened_table = table_id.clone();
+        let shared = Mutex::new(Shared { table, table_id, layout, in_use: LayoutsInUse::new() });
+        Ok(Self { location, options, request, query_id, opened_table, shared, maintenance })
+    }
+
+    async fn renew(&self, shared: &mut Shared) -> Result<state::Refreshed> {
+        let known = shared.table.clone();
+        let was_there = known.is_some();
+        let refreshed = refresh(&self.location, known, &self.query_id.to_string()).await?;
+        let id = refreshed.state.as_ref().map(|table| table.metadata.id.clone());
+        check_same_table(self.location.url().as_str(), shared.table_id.as_deref(), id.as_deref())?;
+        if !was_there
+            || shared.table.as_ref().map(|t| (&t.metadata, &t.protocol)) != refreshed.state.as_ref().map(|t| (&t.metadata, &t.protocol))
+        {
+            shared.layout = Arc::new(Layout::plan(&self.request, refreshed.state.as_ref())?);
+        }
+        shared.table.clone_from(&refreshed.state);
+        shared.table_id = id;
+        Ok(refreshed)
+    }
+
+    async fn commit_files(&self, batch: &BatchId, files: &[WrittenFile]) -> Result<Committed> {
+        let mut shared = self.shared.lock().await;
+        let written_under = shared.in_use.remove(&batch.batch).unwrap_or_else(|| Arc::clone(&shared.layout));
+        let txn_id = uuid::Uuid::new_v4().to_string();
+        let new_table_id = uuid::Uuid::new_v4().to_string();
+        let mut tried = Tried::Never;
+        let mut doubts = 0;
+        loop {
+            let refreshed = self.renew(&mut shared).await?;
+            let recorded = refreshed.state.as_ref().and_then(|table| table.recorded);
+            let own_seen = refreshed.txn_ids.contains(&txn_id);
+            match decide(recorded, batch.batch, tried, refreshed.trail == Trail::Followed, own_seen) {
+                Decision::Own => return Ok(Committed::Now),
+                Decision::Unknown => return Ok(Committed::Before),
+                Decision::Other => {
+                    drop(shared);
+                    self.delete_superfluous(batch, files).await;
+                    return Ok(Committed::Before);
+                }
+                Decision::Write => {}
+            }
+            if !written_under.still_fits(&shared.layout) {
+                return Err(Error::retryable(
+                    "DELTA_METADATA_CHANGED",
+                    format!(
+                        "the schema of the Delta table {} changed while batch {} was written; the batch is run again under the new one",
+                        self.location.url(),
+                        batch.batch
+                    ),
+                ));
+            }
+            let parts = Batch {
+                id: batch,
+                files,
+                txn_id: &txn_id,
+                user_metadata: self.options.user_metadata.as_deref(),
+                now_ms: Utc::now().timestamp_millis(),
+                new_table_id: &new_table_id,
+            };
+            let body = write_commit(&actions(&parts, shared.table.as_ref(), &shared.layout)?)?;
+            let version = shared.table.as_ref().map_or(0, |table| table.version + 1);
+            failpoint::hit("sink.commit.before")?;
+            match self.location.create(&commit_name(version), body.clone().into()).await? {
+                Put::New(entry) => {
+                    failpoint::hit("sink.commit.after")?;
+                    self.step_over(&mut shared, version, &body, entry)?;
+                    return Ok(Committed::Now);
+                }
+                Put::Taken => {}
+                Put::InDoubt(error) => {
+                    doubts += 1;
+                    if doubts >= DOUBTFUL_ATTEMPTS {
+                        return Err(self.location.failed("commit to", &commit_name(version), error));
+                    }
+                    tracing::warn!(table = %self.location.url(), version, %error, "a commit got no answer; looking whether it took effect");
+                }
+            }
+            tried = Tried::Before;
+        }
+    }
+
+    /// The state after the entry that was just written.
+    fn step_over(&self, shared: &mut Shared, version: u64, body: &[u8], entry: Fingerprint) -> Result<()> {
+        let facts = read_commit(&commit_name(version), body)?;
+        let app_id = self.query_id.to_string();
+        match &mut shared.table {
+            Some(table) => table.advance(&facts, entry, &app_id)?,
+            None => shared.table = Some(TableState::first(&facts, entry, &app_id, self.location.url().as_str())?),
+        }
+        if facts.metadata.is_some() {
+            shared.layout = Arc::new(Layout::plan(&self.request, shared.table.as_ref())?);
+        }
+        shared.table_id = shared.table.as_ref().map(|table| table.metadata.id.clone());
+        Ok(())
+    }
+
+    async fn delete_superfluous(&self, batch: &BatchId, files: &[WrittenFile]) {
+        let left = self.location.delete_quietly(files.iter().map(|file| file.path.clone()).collect()).await;
+        if left > 0 {
+            tracing::warn!(table = %self.location.url(), batch = batch.batch, files = left, "files of a batch that was committed before could not be deleted; VACUUM removes them");
+        }
+    }
+}
+
+/// Refuses a table that is not the one this run began with.
+fn check_same_table(url: &str, known: Option<&str>, now: Option<&str>) -> Result<()> {
+    match (known, now) {
+        (None, _) => Ok(()),
+        (Some(known), Some(now)) if known == now => Ok(()),
+        (Some(known), now) => Err(Error::incompatible(
+            "DELTA_TABLE_REPLACED",
+            format!(
+                "the Delta table {url} (Table ID: {known}) that this query writes to {}; restore it, or give the query a new checkpointLocation together with a new checkpointResetNonce",
+                now.map_or_else(|| "was deleted".to_owned(), |now| format!("was replaced by another one (Table ID: {now})")),
+            ),
+        )),
+    }
+}
+
+#[async_trait]
+impl Sink for DeltaSink {
+    fn description(&self) -> String {
+        let path = self.options.path.trim();
+        let trimmed = path.trim_end_matches('/');
+        format!("DeltaSink[{}]", if trimmed.is_empty() { path } else { trimmed })
+    }
+
+    fn identity(&self) -> SinkIdentity {
+        SinkIdentity { format: "delta".into(), location: self.location.url().to_string(), table_id: self.opened_table.clone() }
+    }
+
+    fn output_rows(&self) -> OutputRows {
+        OutputRows::Unknown
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Fenced
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.request.query)
+    }
+
+    async fn recorded_batch(&self, query_id: uuid::Uuid) -> Result<Option<u64>> {
+        if query_id != self.query_id {
+            return Ok(state::load(&self.location, &query_id.to_string()).await?.and_then(|table| table.recorded));
+        }
+        let mut shared = self.shared.lock().await;
+        Ok(self.renew(&mut shared).await?.state.and_then(|table| table.recorded))
+    }
+
+    async fn writer(&self, batch: &BatchId, lane: usize) -> Result<Box<dyn SinkWriter>> {
+        let mut shared = self.shared.lock().await;
+        let current = Arc::clone(&shared.layout);
+        let layout = Arc::clone(shared.in_use.entry(batch.batch).or_insert(current));
+        let target = shared.table.as_ref().and_then(|table| table.metadata.configuration.get("delta.targetFileSize"));
+        let settings = WriterSettings {
+            target_file_size: target.and_then(|text| bytes(text)).unwrap_or(TARGET_FILE_SIZE),
+            max_records_per_file: self.options.max_records_per_file,
+            compression: self.options.compression,
+        };
+        Ok(Box::new(DeltaWriter::new(self.location.clone(), layout, settings, lane)))
+    }
+
+    async fn commit(&self, batch: &BatchId, parts: Vec<Written>) -> Result<Committed> {
+        let files: Vec<WrittenFile> = parts.into_iter().flat_map(|part| part.files).collect();
+        self.commit_files(batch, &files).await
+    }
+
+    async fn maintain(&self, _batch: u64) -> Result<()> {
+        let table = self.shared.lock().await.table.clone();
+        match table {
+            Some(table) => self.maintenance.run(&table).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// A byte count as `delta.targetFileSize` has it: `104857600`, `100mb`.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "" | "b" => 1,
+        "k" | "kb" => 1 << 10,
+        "m" | "mb" => 1 << 20,
+        "g" | "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor).filter(|size| *size > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn target_sizes() {
+        for (text, size) in [("1024", Some(1024)), ("100 MB", Some(100 << 20)), ("1g", Some(1 << 30)), ("0", None), ("x", None)] {
+            assert_eq!(bytes(text), size, "{text}");
+        }
+    }
+
+    #[test]
+    fn another_table_is_refused_with_the_remedy() {
+        check_same_table("u", None, Some("a")).unwrap();
+        check_same_table("u", Some("a"), Some("a")).unwrap();
+        for now in [None, Some("b")] {
+            let error = check_same_table("u", Some("a"), now).unwrap_err();
+            assert_eq!(error.class(), weir_core::ErrorClass::Incompatible);
+            assert!(error.to_string().contains("checkpointResetNonce"), "{error}");
+        }
+    }
+}

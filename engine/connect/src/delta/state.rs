@@ -1,0 +1,226 @@
+//! What the sink knows of its table between commits.
+//!
+//! Version, metadata, protocol and the batch recorded for this query: all that
+//! a blind append needs, so neither memory nor time grow with the table. Read
+//! whole once through the kernel (which knows checkpoints), then carried
+//! forward by reading the commits that follow, one small object each.
+
+use std::sync::Arc;
+
+use delta_kernel::snapshot::{Snapshot, SnapshotRef};
+use deltalake_core::kernel::StructType;
+use object_store::ObjectMeta;
+use weir_core::{Error, Result};
+
+use super::action::{CommitFacts, MetaData, Protocol, read_commit};
+use super::location::{TableLocation, commit_name, version_of};
+
+/// The table at one version, as far as an append is concerned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableState {
+    /// The newest version.
+    pub version: u64,
+    /// Its metadata.
+    pub metadata: MetaData,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// The parsed schema.
+    pub schema: StructType,
+    /// The newest batch recorded for the query.
+    pub recorded: Option<u64>,
+    /// What the newest entry looked like; tells a table that was replaced.
+    pub entry: Fingerprint,
+}
+
+/// What is known of a log entry's object; absent parts are unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Its size.
+    pub size: Option<u64>,
+    /// Its entity tag.
+    pub e_tag: Option<String>,
+    /// Its modification time, microseconds since the epoch.
+    pub modified: Option<i64>,
+}
+
+impl Fingerprint {
+    /// The fingerprint of an object.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self { size: Some(meta.size), e_tag: meta.e_tag.clone(), modified: Some(meta.last_modified.timestamp_micros()) }
+    }
+
+    /// Whether the object may be the one that this was taken of.
+    pub fn matches(&self, meta: &ObjectMeta) -> bool {
+        fn agrees<T: PartialEq>(known: Option<&T>, found: Option<&T>) -> bool {
+            known.is_none() || found.is_none() || known == found
+        }
+        let found = Self::of(meta);
+        agrees(self.size.as_ref(), found.size.as_ref())
+            && agrees(self.e_tag.as_ref(), found.e_tag.as_ref())
+            && agrees(self.modified.as_ref(), found.modified.as_ref())
+    }
+}
+
+/// Whether commits seen on the way are known one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trail {
+    /// Every commit since the last state was read.
+    Followed,
+    /// The state was read anew; single commits were not seen.
+    Lost,
+}
+
+/// A refreshed state and what was met on the way.
+#[derive(Debug)]
+pub struct Refreshed {
+    /// The table now; `None` while there is none.
+    pub state: Option<TableState>,
+    /// Whether the commits between were seen.
+    pub trail: Trail,
+    /// The `txnId`s of those commits.
+    pub txn_ids: Vec<String>,
+}
+
+/// Longest log of a new table that is read entry by entry.
+const FEW_ENTRIES: u64 = 1_000;
+
+impl TableState {
+    /// The state after one more commit.
+    pub fn advance(&mut self, facts: &CommitFacts, entry: Fingerprint, app_id: &str) -> Result<()> {
+        self.version += 1;
+        self.entry = entry;
+        if let Some(metadata) = &facts.metadata {
+            self.schema = parse_schema(metadata)?;
+            self.metadata = metadata.clone();
+        }
+        if let Some(protocol) = &facts.protocol {
+            self.protocol = protocol.clone();
+        }
+        if let Some(txn) = facts.txns.iter().rfind(|txn| txn.app_id == app_id) {
+            self.recorded = u64::try_from(txn.version).ok();
+        }
+        Ok(())
+    }
+
+    /// The state of a table whose first commit is this one.
+    pub fn first(facts: &CommitFacts, entry: Fingerprint, app_id: &str, url: &str) -> Result<Self> {
+        let (Some(metadata), Some(protocol)) = (facts.metadata.clone(), facts.protocol.clone()) else {
+            return Err(Error::incompatible(
+                "DELTA_LOG_DAMAGED",
+                format!("the first log entry of {url} has no metadata or no protocol; restore the table's log"),
+            ));
+        };
+        let recorded = facts.txns.iter().rfind(|txn| txn.app_id == app_id).and_then(|txn| u64::try_from(txn.version).ok());
+        Ok(Self { version: 0, schema: parse_schema(&metadata)?, metadata, protocol, recorded, entry })
+    }
+}
+
+/// The schema of some metadata.
+pub fn parse_schema(metadata: &MetaData) -> Result<StructType> {
+    serde_json::from_str(&metadata.schema_string).map_err(|error| {
+        Error::config(
+            "DELTA_UNSUPPORTED_DATA_TYPE",
+            format!("the schema of the Delta table with id {} has a type that Weir does not know; write to another table", metadata.id),
+        )
+        .with_source(error)
+    })
+}
+
+/// The kernel's snapshot of a version, or of the newest.
+pub async fn kernel_snapshot(location: &TableLocation, version: Option<u64>) -> Result<SnapshotRef> {
+    let engine = location.log_store().engine(None);
+    let root = location.root_url();
+    let built = tokio::task::spawn_blocking(move || {
+        let mut builder = Snapshot::builder_for(root);
+        if let Some(version) = version {
+            builder = builder.at_version(version);
+        }
+        builder.build(engine.as_ref())
+    });
+    flatten(location, "read the log of", built.await)
+}
+
+/// One error for a kernel task that failed or died.
+pub fn flatten<T, E>(location: &TableLocation, action: &str, joined: Result<Result<T, E>, tokio::task::JoinError>) -> Result<T>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let failed = || Error::retryable("DELTA_LOG_FAILURE", format!("could not {action} the Delta table {}", location.url()));
+    match joined {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(failed().with_source(error)),
+        Err(error) => Err(failed().with_source(error)),
+    }
+}
+
+/// Reads the state whole; `None` when there is no table.
+pub async fn load(location: &TableLocation, app_id: &str) -> Result<Option<TableState>> {
+    if !location.log_names().await?.iter().any(|name| version_of(name).is_some()) {
+        return Ok(None);
+    }
+    let snapshot = kernel_snapshot(location, None).await?;
+    let recorded = recorded_in(location, &snapshot, app_id).await?;
+    let configuration = snapshot.table_configuration();
+    let metadata: MetaData = reshape(location, configuration.metadata())?;
+    let protocol: Protocol = reshape(location, configuration.protocol())?;
+    let schema = parse_schema(&metadata)?;
+    let version = snapshot.version();
+    let entry = location.head(&commit_name(version)).await?.as_ref().map(Fingerprint::of).unwrap_or_default();
+    Ok(Some(TableState { version, metadata, protocol, schema, recorded, entry }))
+}
+
+/// The version recorded for an application in a snapshot.
+pub async fn recorded_in(location: &TableLocation, snapshot: &SnapshotRef, app_id: &str) -> Result<Option<u64>> {
+    let engine = location.log_store().engine(None);
+    let (snapshot, app_id) = (Arc::clone(snapshot), app_id.to_owned());
+    let read = tokio::task::spawn_blocking(move || snapshot.get_app_id_version(&app_id, engine.as_ref())).await;
+    Ok(flatten(location, "read the transaction identifiers of", read)?.and_then(|version| u64::try_from(version).ok()))
+}
+
+fn reshape<T: serde::de::DeserializeOwned>(location: &TableLocation, action: &impl serde::Serialize) -> Result<T> {
+    serde_json::to_value(action).and_then(serde_json::from_value).map_err(|error| {
+        Error::incompatible("DELTA_LOG_DAMAGED", format!("the metadata of the Delta table {} cannot be read", location.url()))
+            .with_source(error)
+    })
+}
+
+/// Carries the state forward to the newest commit.
+pub async fn refresh(location: &TableLocation, known: Option<TableState>, app_id: &str) -> Result<Refreshed> {
+    let Some(mut state) = known else {
+        return follow_from_nothing(location, app_id).await;
+    };
+    // Without its newest entry as it was, the table is gone, another one, or
+    // its log was cleaned far beyond; in each case what follows says nothing.
+    match location.head(&commit_name(state.version)).await? {
+        Some(meta) if state.entry.matches(&meta) => state.entry = Fingerprint::of(&meta),
+        _ => return Ok(Refreshed { state: load(location, app_id).await?, trail: Trail::Lost, txn_ids: Vec::new() }),
+    }
+    let mut txn_ids = Vec::new();
+    loop {
+        let name = commit_name(state.version + 1);
+        let Some((meta, body)) = location.read_with_meta(&name).await? else { break };
+        let facts = read_commit(&name, &body)?;
+        state.advance(&facts, Fingerprint::of(&meta), app_id)?;
+        txn_ids.extend(facts.txn_id);
+    }
+    Ok(Refreshed { state: Some(state), trail: Trail::Followed, txn_ids })
+}
+
+async fn follow_from_nothing(location: &TableLocation, app_id: &str) -> Result<Refreshed> {
+    let Some(state) = load(location, app_id).await? else {
+        return Ok(Refreshed { state: None, trail: Trail::Followed, txn_ids: Vec::new() });
+    };
+    // A table that came to be since the last look: its entries are few.
+    let mut txn_ids = Vec::new();
+    if state.version > FEW_ENTRIES {
+        return Ok(Refreshed { state: Some(state), trail: Trail::Lost, txn_ids });
+    }
+    for version in 0..=state.version {
+        let name = commit_name(version);
+        match location.read(&name).await? {
+            Some(body) => txn_ids.extend(read_commit(&name, &body)?.txn_id),
+            None => return Ok(Refreshed { state: Some(state), trail: Trail::Lost, txn_ids: Vec::new() }),
+        }
+    }
+    Ok(Refreshed { state: Some(state), trail: Trail::Followed, txn_ids })
+}
