@@ -276,6 +276,12 @@ pub fn kill_by_id(pid: u32) -> Result<()> {
     }
 }
 
+/// The same for the process group that a [`Guarded`] child leads.
+pub(crate) fn kill_group_by_id(pid: u32) -> Result<()> {
+    let raw = Pid::from_raw(pid as i32).context("process id 0")?;
+    kill_process_group(raw, Signal::KILL).with_context(|| format!("killing process group {pid}"))
+}
+
 /// Runs a command to its end and returns what it printed.
 pub fn run(name: &str, command: Command, deadline: Duration) -> Result<Finished> {
     Guarded::spawn(name, command)?.finish(deadline)
