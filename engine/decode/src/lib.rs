@@ -2,6 +2,8 @@
 //!
 //! - [`JsonDecoder`]: JSON records to rows (file source, Kafka, `from_json`),
 //!   with Spark's modes, partial results and corrupt-record column.
+//! - [`JsonWriter`]: rows to JSON as `to_json` and the JSON sink write them.
+//! - [`CsvDecoder`] and [`csv::write_record`]: CSV records to rows and back.
 //! - [`Column`] with [`Column::append_text`] and [`Formats`]: text fields of CSV
 //!   and partition values to typed columns.
 //! - [`pattern::DatePattern`] and [`time`]: Java's date patterns as Spark 3 and
@@ -12,6 +14,7 @@
 //! bounded by the caller through [`JsonDecoder::memory`].
 
 pub mod column;
+pub mod csv;
 pub mod error;
 pub mod json;
 pub mod number;
@@ -22,7 +25,8 @@ pub mod text;
 pub mod time;
 
 pub use column::Column;
+pub use csv::{CsvDecoder, CsvOptions};
 pub use error::DecodeError;
-pub use json::{Counts, JsonDecoder};
+pub use json::{Counts, JsonDecoder, JsonWriteOptions, JsonWriter};
 pub use options::{JsonOptions, Leniency, Origin, ParseMode};
 pub use text::Formats;

@@ -157,6 +157,28 @@ pub fn write_decimal(unscaled: i128, scale: i8, out: &mut String) {
     out.push_str(&digits[whole..]);
 }
 
+/// `java.math.BigDecimal.toString`: scientific for very small values.
+pub fn write_java_decimal(unscaled: i128, scale: i8, out: &mut String) {
+    let digits = unscaled.unsigned_abs().to_string();
+    let adjusted = digits.len() as i32 - 1 - i32::from(scale);
+    if scale >= 0 && adjusted >= -6 {
+        write_decimal(unscaled, scale, out);
+        return;
+    }
+    if unscaled < 0 {
+        out.push('-');
+    }
+    out.push_str(&digits[..1]);
+    if digits.len() > 1 {
+        out.push('.');
+        out.push_str(&digits[1..]);
+    }
+    if adjusted != 0 {
+        out.push_str(if adjusted > 0 { "E+" } else { "E" });
+        out.push_str(&adjusted.to_string());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

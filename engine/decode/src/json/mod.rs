@@ -8,12 +8,14 @@
 
 mod convert;
 mod decoder;
+mod encode;
 pub(crate) mod lexer;
 mod template;
 mod walk;
 mod write;
 
 pub use decoder::{Counts, JsonDecoder};
+pub use encode::{IntervalText, JsonWriteOptions, JsonWriter, NullFields};
 pub use lexer::{Fault, Lexer, Number, NumberForm, Span};
 pub use write::write_string;
 
