@@ -16,6 +16,7 @@ use deltalake_core::datafusion::catalog::{Session, TableProvider};
 use deltalake_core::datafusion::common::{DataFusionError, Result as DfResult};
 use deltalake_core::datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use deltalake_core::datafusion::physical_plan::ExecutionPlan;
+use deltalake_core::delta_datafusion::{DeltaScanConfig, DeltaScanNext};
 use deltalake_core::kernel::Snapshot;
 use deltalake_core::logstore::LogStoreRef;
 use futures::TryStreamExt;
@@ -34,7 +35,7 @@ pub async fn open_table(path: &str, options: &BTreeMap<String, String>, storage:
     let snapshot = Snapshot::try_new(log_store.as_ref(), version)
         .await
         .map_err(|e| Error::retryable("DELTA_LOG_FAILURE", format!("could not read the Delta table {}", location.url())).with_source(e))?;
-    let provider = provider_of(&log_store, Arc::new(snapshot.clone())).await.map_err(|e| {
+    let provider = provider_of(Arc::new(snapshot.clone())).map_err(|e| {
         Error::config(
             "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
             format!("the Delta table {} cannot be read; it may need a newer version of Weir", location.url()),
@@ -103,8 +104,11 @@ fn oldest_time(commits: &[(u64, i64)]) -> String {
     first.map_or_else(|| "no commit at all".to_owned(), |at| at.to_rfc3339())
 }
 
-async fn provider_of(log_store: &LogStoreRef, snapshot: Arc<Snapshot>) -> DfResult<Arc<dyn TableProvider>> {
-    DeltaTable::new(Arc::clone(log_store)).table_provider().with_snapshot(snapshot).await
+/// The library's scan of a snapshot, with Arrow's plain types: neither views
+/// nor dictionaries, so that every input of a query has the same ones.
+fn provider_of(snapshot: Arc<Snapshot>) -> DfResult<DeltaScanNext> {
+    let config = DeltaScanConfig { schema_force_view_types: false, wrap_partition_values: false, ..DeltaScanConfig::new() };
+    DeltaScanNext::new(snapshot, config)
 }
 
 #[derive(Debug)]
@@ -116,12 +120,12 @@ struct DeltaTableSource {
 }
 
 impl DeltaTableSource {
-    async fn current(&self) -> DfResult<Arc<dyn TableProvider>> {
+    async fn current(&self) -> DfResult<DeltaScanNext> {
         let snapshot = match &self.fixed {
             Some(snapshot) => Arc::clone(snapshot),
             None => Arc::new(Snapshot::try_new(self.log_store.as_ref(), None).await.map_err(|e| DataFusionError::External(Box::new(e)))?),
         };
-        provider_of(&self.log_store, snapshot).await
+        provider_of(snapshot)
     }
 }
 
@@ -160,6 +164,8 @@ impl TableProvider for DeltaTableSource {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        // The library looks its files up in the session's stores.
+        DeltaTable::new(Arc::clone(&self.log_store)).update_datafusion_session(state)?;
         let provider = self.current().await?;
         let positions = positions(&self.url, &self.schema, &provider.schema())?;
         let wanted: Vec<usize> = match projection {

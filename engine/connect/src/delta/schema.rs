@@ -8,9 +8,12 @@
 //! would need a session time zone or Spark's text of a float is refused, since
 //! the query can say it in SQL. Decides only.
 
-use arrow::datatypes::{DataType as ArrowType, Field, Schema, TimeUnit};
+use arrow::datatypes::{DataType as ArrowType, Field, Schema};
 use deltalake_core::kernel::{ArrayType, DataType, MapType, PrimitiveType, StructField, StructType};
 use weir_core::{Error, Result};
+
+/// Characters that Parquet names of Delta tables without column mapping lack.
+const INVALID_IN_NAMES: &[char] = &[' ', ',', ';', '{', '}', '(', ')', '\n', '\t', '='];
 
 /// A query's schema laid over a table's.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +34,14 @@ fn struct_of<'a>(parent: &str, fields: impl Iterator<Item = &'a Field>) -> Resul
     let mut converted = Vec::new();
     for field in fields {
         let path = join(parent, field.name());
+        if field.name().is_empty() || field.name().contains(INVALID_IN_NAMES) {
+            return Err(Error::config(
+                "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES",
+                format!(
+                    "the column name `{path}` is empty or has one of the characters ' ,;{{}}()\\n\\t=', which a Delta table cannot have; rename it with AS"
+                ),
+            ));
+        }
         let folded = field.name().to_lowercase();
         if seen.contains(&folded) {
             return Err(Error::config(
@@ -170,13 +181,11 @@ fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
-/// The unit that Spark's timestamps have.
-pub const UNIT: TimeUnit = TimeUnit::Microsecond;
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use arrow::datatypes::TimeUnit;
     use std::sync::Arc;
 
     fn schema(fields: &[(&str, ArrowType)]) -> StructType {
@@ -188,8 +197,8 @@ mod tests {
     fn every_type_of_spark_has_its_delta_type() {
         let list = ArrowType::List(Arc::new(Field::new("item", ArrowType::Int32, true)));
         let fields = schema(&[
-            ("t", ArrowType::Timestamp(UNIT, Some("UTC".into()))),
-            ("n", ArrowType::Timestamp(UNIT, None)),
+            ("t", ArrowType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
+            ("n", ArrowType::Timestamp(TimeUnit::Microsecond, None)),
             ("d", ArrowType::Decimal128(10, 2)),
             ("l", list),
             ("s", ArrowType::Utf8View),

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod faults;
+mod types;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
