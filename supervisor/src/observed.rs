@@ -27,7 +27,9 @@ pub struct Observed {
 /// The place of one task.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Slot {
-    /// Nothing is there, and this is proof: a fresh read, no unreachable node in play.
+    /// Nothing is there, and this is proof: a fresh read, no unreachable node in play. An order
+    /// to start that was never seen carried out is given again with the same epoch; where it may
+    /// have been carried out and come to an end unseen, report `Lost` instead.
     #[default]
     Absent,
     /// Nothing is there because the order to start this epoch was refused (quota, fork failure).

@@ -68,7 +68,8 @@ pub(super) fn previous_run_terminated(look: &Look<'_>) -> Verdict {
         let instance = slot.live()?;
         let owned = run.and_then(|run| run.tasks.get(name)).is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch));
         let superseded = run.is_some_and(|run| run.stop.is_some());
-        (!owned || superseded).then_some((name, instance))
+        let silent = matches!(instance.phase, Phase::Unreachable { .. });
+        (!owned || superseded || silent).then_some((name, instance))
     });
     match stranger {
         Some((name, Instance { phase: Phase::Unreachable { .. }, epoch, .. })) => {

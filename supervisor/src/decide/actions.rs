@@ -27,7 +27,7 @@ pub(super) fn wanted(pass: &Pass<'_>) -> Vec<Action> {
 
 fn start(pass: &Pass<'_>, run: u64, name: &str, task: &TaskMemory) -> Option<Action> {
     let free = pass.observed.slot(name).instance().is_none();
-    let epoch = task.epoch.filter(|_| free && task.state == TaskState::Starting)?;
+    let epoch = task.epoch.filter(|_| free && task.state == TaskState::Starting && !task.seen)?;
     Some(Action::StartTask { task: name.to_owned(), epoch, attempt: task.attempt, run, generation: task.generation })
 }
 

@@ -38,12 +38,13 @@ fn observe_live(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, epoch: u
         }
         Slot::Lost { epoch: lost } if *lost >= epoch => outcomes::vanished(pass, name, task, "InstanceLost"),
         // The order to start is not visible yet; `actions` gives it again.
-        _ if task.state == TaskState::Starting => {}
+        _ if task.state == TaskState::Starting && !task.seen => {}
         _ => outcomes::vanished(pass, name, task, "InstanceVanished"),
     }
 }
 
 fn observe_own(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &Instance) {
+    task.seen = true;
     match &instance.phase {
         Phase::Exited(exit) => outcomes::ended(pass, name, task, exit, instance.epoch),
         Phase::Unreachable { since } => {
@@ -164,6 +165,7 @@ fn start_due_in(pass: &mut Pass<'_>, run: &mut RunMemory) {
             pass.memory.epoch += 1;
             task.state = TaskState::Starting;
             task.epoch = Some(pass.memory.epoch);
+            task.seen = false;
             task.attempt += 1;
             task.generation = pass.desired.generation;
             task.hash = pass.desired.task_hash(name).to_owned();

@@ -35,7 +35,7 @@ pub(super) fn next(pass: &Pass<'_>, ordered: bool) -> Option<Timestamp> {
     }
     for slot in pass.observed.slots.values() {
         if let Some(instance) = slot.live() {
-            due.push(after(pass.now, AWAITING.max(HEARTBEAT)));
+            due.push(after(pass.now, HEARTBEAT));
             due.push(actions::stranger_deadline(pass, instance));
         }
     }
@@ -63,7 +63,9 @@ fn between_runs(pass: &Pass<'_>, due: &mut Vec<Timestamp>) {
 
 fn of_run(pass: &Pass<'_>, run: &RunMemory, due: &mut Vec<Timestamp>) {
     let stable_after = pass.desired.rules.restart.stable_after;
-    due.push(after(pass.now, if run.stop.is_some() { AWAITING } else { HEARTBEAT }));
+    if run.any_live() {
+        due.push(after(pass.now, if run.stop.is_some() { AWAITING } else { HEARTBEAT }));
+    }
     if let Some(since) = run.ready_since.filter(|_| !run.stable) {
         due.push(after(since, stable_after));
     }

@@ -90,6 +90,9 @@ pub struct TaskMemory {
     /// The epoch of its newest attempt; none before the first.
     #[serde(default)]
     pub epoch: Option<u64>,
+    /// Whether an instance of that epoch was seen; until then the order to start is repeated.
+    #[serde(default)]
+    pub seen: bool,
     /// Since when the start deadline runs.
     #[serde(default)]
     pub start_clock: Option<Timestamp>,
@@ -226,6 +229,7 @@ impl TaskMemory {
             attempt: 0,
             failures: 0,
             epoch: None,
+            seen: false,
             start_clock: None,
             unschedulable: false,
             ready_since: None,
