@@ -11,6 +11,7 @@
 pub mod cgroup;
 pub mod judge;
 pub mod kafka;
+pub mod length;
 pub mod ports;
 pub mod process;
 pub mod scratch;
@@ -18,6 +19,7 @@ pub mod setup;
 mod spawner;
 pub mod wait;
 
+pub use length::Length;
 pub use wait::eventually;
 
 /// A name that no other test uses: `prefix-` and twelve hexadecimal digits.

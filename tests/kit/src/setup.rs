@@ -36,6 +36,17 @@ pub fn judge_home() -> Result<PathBuf> {
     once(&FOUND, "setup-judge.sh")
 }
 
+/// A binary of this workspace, built beside the running test: `binary("weir")`. Tests of the crate that owns it use `CARGO_BIN_EXE_…` instead.
+pub fn binary(name: &str) -> Result<PathBuf> {
+    let test = std::env::current_exe().context("asking for the path of this test")?;
+    let folder = test.ancestors().nth(2).context("a test binary lies in a folder `deps` of the target folder")?;
+    let path = folder.join(name);
+    if !path.is_file() {
+        bail!("{} is not built: run `cargo build -p {name} --features weir-core/failpoints` with the same target folder", path.display());
+    }
+    Ok(path)
+}
+
 fn once(found: &OnceLock<PathBuf>, script: &str) -> Result<PathBuf> {
     if let Some(folder) = found.get() {
         return Ok(folder.clone());

@@ -1,0 +1,60 @@
+# The commands a person types. Each does its own set-up, says what it does, and is quick the second time.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test build check-format codegen soak crash bench clean packages services
+
+CACHE := $(or $(WEIR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir)
+
+# A fresh clone on the same machine finds the last build again: outside the checkout where CI is set, else cargo's own place.
+ifdef CI
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+export CARGO_INCREMENTAL ?= 0
+endif
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+
+# Tests need the failpoints, users do not get them.
+TESTING := --workspace --features weir-core/failpoints
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: build ## stream real weather readings into a Delta table and show its rows
+	@PATH="$(CURDIR)/bin:$$PATH" bash examples/quickstart/run.sh
+
+test: packages services ## run every test, on a real Kafka broker and a real Spark
+	@scripts/test.sh $(TESTING)
+
+build: ## build bin/weir
+	@scripts/setup-packages.sh --build
+	cargo build -p weir
+	@mkdir -p bin && ln -sfn "$(TARGET)/debug/weir" bin/weir
+
+check-format: ## say which files are not formatted
+	cargo fmt --all --check
+
+codegen: ## write the generated files anew: CRDs, option reference
+	cargo xtask codegen
+
+soak: packages services ## the long form of the soak tests (hours)
+	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) soak -- --nocapture
+
+crash: packages services ## the long form of the crash tests: killed and frozen at every failpoint (an hour)
+	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) crash -- --nocapture
+
+bench: packages services ## measure a release build beside Spark and print the figures
+	cargo build --release -p weir
+	@WEIR="$(TARGET)/release/weir" bash bench/run.sh
+
+clean: ## remove what was built here (the cache outside the checkout stays)
+	cargo clean
+	rm -rf bin .weir
+	@echo "downloads and services are kept in $(CACHE)"
+
+packages:
+	@scripts/setup-packages.sh
+
+services:
+	@scripts/setup-kafka.sh >/dev/null
+	@scripts/setup-judge.sh >/dev/null

@@ -1,0 +1,29 @@
+//! `cargo xtask codegen` writes the generated files, `cargo xtask tidy` prints what breaks a house rule.
+//!
+//! The same checks run as an ordinary test (`tests/tidy.rs`), so nothing depends on anyone calling this program.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let repository = xtask::repository();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["codegen"] => {
+            for path in xtask::generated::write_all(&repository)? {
+                println!("wrote {}", path.display());
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        ["tidy"] => {
+            let findings = xtask::tidy::check_repository(&repository)?;
+            findings.iter().for_each(|finding| println!("{finding}"));
+            Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        _ => {
+            eprintln!("usage: cargo xtask codegen | tidy");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
