@@ -51,6 +51,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::ToggleSuspend),
         1 => Just(Op::TogglePause),
         1 => Just(Op::ToggleShutdown),
+        1 => Just(Op::WipeMemory),
+        2 => (0..3_usize).prop_map(Op::Thaw),
     ]
 }
 

@@ -46,6 +46,8 @@ pub enum Op {
     ToggleSuspend,
     TogglePause,
     ToggleShutdown,
+    WipeMemory,
+    Thaw(usize),
 }
 
 pub struct World {
@@ -56,7 +58,10 @@ pub struct World {
     seed: u64,
     edits: u32,
     highest_started: u64,
-    run_of: BTreeMap<u64, u64>,
+    run_of: BTreeMap<u64, (u32, u64)>,
+    wipes: u32,
+    seen_of: BTreeMap<String, u64>,
+    gone: BTreeMap<String, Instance>,
     wake_at: Option<Timestamp>,
 }
 
@@ -72,6 +77,9 @@ impl World {
             edits: 0,
             highest_started: 0,
             run_of: BTreeMap::new(),
+            wipes: 0,
+            seen_of: BTreeMap::new(),
+            gone: BTreeMap::new(),
             wake_at: None,
         }
     }
@@ -109,6 +117,9 @@ impl World {
                 let name = self.name(*task);
                 let seen = self.memory.run.as_ref().and_then(|run| run.tasks.get(&name)).is_none_or(|task| task.seen);
                 let epoch = self.observed.slot(&name).instance().map(|instance| instance.epoch);
+                if let Some(alive) = self.observed.slot(&name).live() {
+                    self.gone.insert(name.clone(), alive.clone());
+                }
                 let gone = epoch.filter(|_| !seen).map_or(Slot::Absent, |epoch| Slot::Lost { epoch });
                 self.observed.slots.insert(name, gone);
             }
@@ -136,6 +147,20 @@ impl World {
                 self.desired.run_now = Some(format!("token {}", self.edits));
             }
             Op::ToggleSuspend => self.desired.rules.suspend = !self.desired.rules.suspend,
+            // Somebody deletes the status; checkpoints and pods still know the epochs.
+            Op::WipeMemory => {
+                self.memory = Memory::default();
+                let seen = self.seen_of.values().copied().max().unwrap_or(0);
+                self.observed.highest_epoch = self.highest_started.max(seen);
+                self.wipes += 1;
+            }
+            // An instance that had vanished is back in its slot.
+            Op::Thaw(task) => {
+                let name = self.name(*task);
+                if let (None, Some(instance)) = (self.observed.slot(&name).instance(), self.gone.remove(&name)) {
+                    self.observed.slots.insert(name, Slot::Present(Box::new(instance)));
+                }
+            }
             Op::ToggleShutdown => {
                 let running = self.observed.shutdown == Shutdown::None;
                 self.observed.shutdown = if running { Shutdown::Graceful } else { Shutdown::None };
@@ -151,6 +176,11 @@ impl World {
 
     fn end(&mut self, task: usize, end: &End) {
         let at = self.now;
+        let name = self.name(task);
+        if let (End::Fenced(seen), Some(_)) = (end, self.live(task)) {
+            let known = self.seen_of.entry(name).or_default();
+            *known = seen.max(known).to_owned();
+        }
         let Some(instance) = self.live(task) else { return };
         let epoch = instance.epoch;
         let report = |class| Some(common::report(class, epoch));
@@ -287,11 +317,12 @@ impl World {
         assert!(epoch > oldest_of_plan && epoch <= self.memory.epoch, "epoch {epoch} after {}", self.highest_started);
         for slot in self.observed.slots.values() {
             if let Some(alive) = slot.live() {
-                assert_eq!(self.run_of[&alive.epoch], run, "two runs at once");
+                assert_eq!(self.run_of[&alive.epoch], (self.wipes, run), "two runs at once");
             }
         }
+        assert!(self.seen_of.get(task).is_none_or(|seen| epoch > *seen), "epoch {epoch} is fenced");
         self.highest_started = self.highest_started.max(epoch);
-        self.run_of.insert(epoch, run);
+        self.run_of.insert(epoch, (self.wipes, run));
         let instance = Instance {
             name: String::new(),
             epoch,
