@@ -1,1 +1,35 @@
-fn main() {}
+//! `weir`: run streaming jobs from manifests, check them, look at them.
+//!
+//! This file maps the command line to commands and their results to exit codes
+//! (design section 9): 0 done or cleanly stopped, 2 usage, 10 retryable,
+//! 20 configuration, 21 checkpoint, 22 fenced. The commands are in `commands`.
+
+mod arguments;
+mod commands;
+mod local;
+mod manifests;
+mod outcome;
+mod signals;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    terminal::init_logs(arguments.log_format);
+    weir_core::failpoint::init();
+    let ended = match arguments.command {
+        Command::Run(run) => commands::run::run(run),
+        Command::Check(check) => commands::check::run(&check),
+        Command::Task(task) => commands::task::run(task),
+        Command::Status(status) => commands::status::run(&status),
+        Command::Checkpoint(checkpoint) => commands::checkpoint::run(&checkpoint),
+        Command::Sql(sql) => commands::sql::run(&sql),
+        Command::Completion { shell } => commands::completion::run(shell),
+    };
+    outcome::exit(ended)
+}

@@ -51,18 +51,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// An error of the given class.
-    pub fn new(
-        class: ErrorClass,
-        condition: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            class,
-            condition: condition.into(),
-            message: message.into(),
-            source: None,
-            highest_epoch: None,
-        }
+    pub fn new(class: ErrorClass, condition: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { class, condition: condition.into(), message: message.into(), source: None, highest_epoch: None }
     }
 
     /// A failure that a later attempt may not meet again.
@@ -76,10 +66,7 @@ impl Error {
     }
 
     /// A checkpoint or sink that does not fit this query.
-    pub fn incompatible(
-        condition: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> Self {
+    pub fn incompatible(condition: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Incompatible, condition, message)
     }
 

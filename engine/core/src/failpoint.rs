@@ -6,9 +6,9 @@
 //! with SIGKILL at the third passage, `return(stop)` freezes it with SIGSTOP
 //! until it is continued, `return(error)` makes the place fail retryably.
 
-use crate::error::Result;
 #[cfg(feature = "failpoints")]
 use crate::error::Error;
+use crate::error::Result;
 
 /// Every failpoint, in the order in which a task passes them; crash tests
 /// iterate over this table, so a new place is tested by being listed.

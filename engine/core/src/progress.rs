@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&progress).unwrap(),
             format!(
-                r#"{{"id":"{zero}","runId":"{zero}","name":null,"timestamp":"2026-11-29T22:39:21.521Z","batchId":3,"batchDuration":853,"numInputRows":10,"inputRowsPerSecond":5.0,"processedRowsPerSecond":11.7,"durationMs":{{"addBatch":2,"walCommit":1}},"stateOperators":[],"sources":[],"sink":{{"description":"NoopTable","numOutputRows":10}}}}"#
+                r#"{{"id":"{zero}","runId":"{zero}","name":null,"timestamp":"2026-11-29T20:39:21.521Z","batchId":3,"batchDuration":853,"numInputRows":10,"inputRowsPerSecond":5.0,"processedRowsPerSecond":11.7,"durationMs":{{"addBatch":2,"walCommit":1}},"stateOperators":[],"sources":[],"sink":{{"description":"NoopTable","numOutputRows":10}}}}"#
             )
         );
     }

@@ -66,11 +66,8 @@ struct QueryMetadata {
 impl OffsetEntry {
     /// The file's text.
     pub fn to_text(&self) -> String {
-        let metadata = OffsetMetadata {
-            batch_watermark_ms: self.watermark_ms,
-            batch_timestamp_ms: self.timestamp_ms,
-            conf: self.conf.clone(),
-        };
+        let metadata =
+            OffsetMetadata { batch_watermark_ms: self.watermark_ms, batch_timestamp_ms: self.timestamp_ms, conf: self.conf.clone() };
         let mut text = format!("v{VERSION}\n{}", json(&metadata));
         for offset in &self.offsets {
             text.push('\n');
@@ -96,12 +93,7 @@ impl OffsetEntry {
         if offsets.is_empty() {
             return Err(damaged(name, "it holds no offset line"));
         }
-        Ok(Self {
-            watermark_ms: metadata.batch_watermark_ms,
-            timestamp_ms: metadata.batch_timestamp_ms,
-            conf: metadata.conf,
-            offsets,
-        })
+        Ok(Self { watermark_ms: metadata.batch_watermark_ms, timestamp_ms: metadata.batch_timestamp_ms, conf: metadata.conf, offsets })
     }
 }
 
@@ -154,9 +146,10 @@ fn body_lines<'a>(name: &str, bytes: &'a [u8], when_empty: &str) -> Result<impl 
     }
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
-    let version = first.strip_prefix('v').and_then(|digits| digits.parse::<u32>().ok()).ok_or_else(|| {
-        damaged(name, format!("its first line is '{first}', not a log version (MALFORMED_LOG_FILE)"))
-    })?;
+    let version = first
+        .strip_prefix('v')
+        .and_then(|digits| digits.parse::<u32>().ok())
+        .ok_or_else(|| damaged(name, format!("its first line is '{first}', not a log version (MALFORMED_LOG_FILE)")))?;
     if version > VERSION {
         return Err(Error::incompatible(
             "INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION",

@@ -46,8 +46,7 @@ pub fn claim_name(epoch: u64) -> String {
 /// All claimed epochs, rising. Objects with other names are not claims.
 pub async fn claims(epochs: &Folder) -> Result<Vec<u64>> {
     let objects = epochs.list().await?;
-    let mut found: Vec<u64> =
-        objects.iter().filter_map(|o| o.location.filename()).filter_map(|name| name.parse().ok()).collect();
+    let mut found: Vec<u64> = objects.iter().filter_map(|o| o.location.filename()).filter_map(|name| name.parse().ok()).collect();
     found.sort_unstable();
     Ok(found)
 }
@@ -59,8 +58,5 @@ pub fn highest(claims: &[u64]) -> Option<u64> {
 
 /// The error of a process that finds a higher claim than its own.
 pub fn fenced(own: u64, highest: u64, epochs: &Folder) -> Error {
-    Error::fenced(
-        highest,
-        format!("epoch {own} may not write any more: epoch {highest} has claimed the checkpoint ({})", epochs.url()),
-    )
+    Error::fenced(highest, format!("epoch {own} may not write any more: epoch {highest} has claimed the checkpoint ({})", epochs.url()))
 }

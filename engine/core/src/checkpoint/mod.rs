@@ -3,11 +3,12 @@
 //! `claim` takes the checkpoint for one epoch, `fence` and `log` are the
 //! writing discipline that everything shares, `entries` the files' texts,
 //! `owner` and `recovery` the pure decisions, `query` the handle that the
-//! driver works with, `facts` what `weir checkpoint show` prints.
+//! driver works with, `inspect` what `weir checkpoint show` prints.
 
 pub mod claim;
 pub mod entries;
 pub mod fence;
+pub mod inspect;
 pub mod log;
 pub mod owner;
 pub mod query;

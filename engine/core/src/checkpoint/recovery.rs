@@ -69,9 +69,7 @@ pub fn decide(facts: Facts) -> Result<Recovery> {
             Some(commit) => Err(commit_without_plan(&facts.location, commit)),
         };
     };
-    let entry = facts
-        .newest
-        .ok_or_else(|| damaged(&format!("{}/offsets/{newest}", facts.location), "it vanished while it was read"))?;
+    let entry = facts.newest.ok_or_else(|| damaged(&format!("{}/offsets/{newest}", facts.location), "it vanished while it was read"))?;
     if entry.offsets.len() != facts.sources {
         return Err(source_count(&facts.location, entry.offsets.len(), facts.sources));
     }
@@ -126,16 +124,11 @@ fn source_count(location: &str, stored: usize, now: usize) -> Error {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::offset::Offset;
     use crate::error::ErrorClass;
+    use crate::offset::Offset;
 
     fn entry(end: u64) -> OffsetEntry {
-        OffsetEntry {
-            watermark_ms: 10,
-            timestamp_ms: 1,
-            conf: Default::default(),
-            offsets: vec![Some(Offset::new(end.to_string()))],
-        }
+        OffsetEntry { watermark_ms: 10, timestamp_ms: 1, conf: Default::default(), offsets: vec![Some(Offset::new(end.to_string()))] }
     }
 
     fn facts(planned: &[u64], committed: &[u64]) -> Facts {
@@ -144,7 +137,12 @@ mod tests {
             planned: planned.to_vec(),
             committed: committed.to_vec(),
             newest: planned.last().map(|id| entry(*id)),
-            before_newest: planned.len().checked_sub(2).map(|at| planned[at]).filter(|id| Some(id + 1) == planned.last().copied()).map(entry),
+            before_newest: planned
+                .len()
+                .checked_sub(2)
+                .map(|at| planned[at])
+                .filter(|id| Some(id + 1) == planned.last().copied())
+                .map(entry),
             newest_commit: committed.last().map(|_| CommitEntry { next_watermark_ms: 20 }),
             sink_recorded: None,
             sources: 1,

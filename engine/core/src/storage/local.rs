@@ -22,8 +22,8 @@ use futures::stream::BoxStream;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions,
+    PutPayload, PutResult, RenameOptions, Result, UploadPart,
 };
 
 const STORE: &str = "local disk";
@@ -54,11 +54,7 @@ impl DurableLocal {
         let target = self.inner.path_to_filesystem(location)?;
         let parent = target.parent().unwrap_or(OsPath::new("/"));
         make_folders(parent, self.durability).map_err(|e| failed(location, e))?;
-        let temporary = parent.join(format!(
-            ".{}.{}.tmp",
-            target.file_name().unwrap_or_default().to_string_lossy(),
-            uuid::Uuid::new_v4()
-        ));
+        let temporary = parent.join(format!(".{}.{}.tmp", target.file_name().unwrap_or_default().to_string_lossy(), uuid::Uuid::new_v4()));
         let placed = write_temporary(&temporary, payload, self.durability)
             .and_then(|()| place(&temporary, &target, mode))
             .and_then(|()| sync_folder(parent, self.durability));
@@ -132,20 +128,13 @@ impl fmt::Display for DurableLocal {
 impl ObjectStore for DurableLocal {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
         if matches!(opts.mode, PutMode::Update(_)) {
-            return Err(object_store::Error::NotImplemented {
-                operation: "conditional update".into(),
-                implementer: STORE.into(),
-            });
+            return Err(object_store::Error::NotImplemented { operation: "conditional update".into(), implementer: STORE.into() });
         }
         self.write(location, &payload, &opts.mode)?;
         Ok(PutResult { e_tag: None, version: None })
     }
 
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        opts: PutMultipartOptions,
-    ) -> Result<Box<dyn MultipartUpload>> {
+    async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
         let target = self.inner.path_to_filesystem(location)?;
         let parent = target.parent().unwrap_or(OsPath::new("/"));
         make_folders(parent, self.durability).map_err(|e| failed(location, e))?;

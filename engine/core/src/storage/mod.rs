@@ -18,7 +18,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use url::Url;
 
-pub use local::{DurableLocal, Durability};
+pub use local::{Durability, DurableLocal};
 
 use crate::error::{Error, Result};
 
@@ -63,8 +63,7 @@ impl Storage {
             return Ok(Folder { store, prefix, url });
         }
         let variables = std::env::vars().map(|(k, v)| (k.to_ascii_lowercase(), v));
-        let (store, prefix) =
-            object_store::parse_url_opts(&url, variables).map_err(|e| bad_location(location, e))?;
+        let (store, prefix) = object_store::parse_url_opts(&url, variables).map_err(|e| bad_location(location, e))?;
         Ok(Folder { store: Arc::from(store), prefix, url })
     }
 }
@@ -82,8 +81,7 @@ pub fn canonical_url(location: &str) -> Result<Url> {
         Ok(url) if url.scheme().len() > 1 => url,
         _ => {
             let absolute = std::path::absolute(text).map_err(|e| bad_location(location, e))?;
-            Url::from_file_path(&absolute)
-                .map_err(|()| bad_location(location, "it is not an absolute path"))?
+            Url::from_file_path(&absolute).map_err(|()| bad_location(location, "it is not an absolute path"))?
         }
     };
     if matches!(url.scheme(), "s3a" | "s3n") {
@@ -140,9 +138,7 @@ impl Folder {
         let payload = PutPayload::from_bytes(body.into());
         match self.store.put_opts(&self.path_of(name), payload, options).await {
             Ok(_) => Ok(Created::New),
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                Ok(Created::AlreadyExists)
-            }
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(Created::AlreadyExists),
             Err(error) => Err(self.failed("create", name, error)),
         }
     }

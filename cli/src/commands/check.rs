@@ -1,0 +1,113 @@
+//! `weir check`: everything that can be known without reading data.
+//!
+//! The manifest's own rules are those of `weir_crds::manifest`; what needs SQL
+//! is compiled here, query by query, as the task will, and its errors are
+//! placed at the field that they come from. All problems are shown at once.
+//! A value that only a Secret or ConfigMap may supply is left to the task.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use weir_core::{Error, ErrorClass, Result};
+use weir_crds::checkpoint::namespace_of;
+use weir_crds::finding::Finding;
+use weir_crds::manifest::{End, LoadedJob, Problem};
+use weir_runtime::query::open::compile_only;
+use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
+
+use crate::arguments::{CheckArguments, CheckOutput};
+use crate::commands::task::runtime;
+use crate::manifests::Manifests;
+use crate::outcome::{Code, Ended};
+
+/// What to do with warnings of a manifest that is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warnings {
+    /// Print them on stderr.
+    Print,
+}
+
+/// Runs the command.
+pub fn run(arguments: &CheckArguments) -> Ended {
+    let (_, problems) = runtime()?.block_on(check(&arguments.files, &arguments.parameters));
+    match arguments.output {
+        CheckOutput::Json => {
+            let text = serde_json::to_string_pretty(&problems).map_err(|e| Error::retryable("NOT_PRINTED", e.to_string()))?;
+            println!("{text}");
+        }
+        CheckOutput::Text => {
+            for problem in &problems {
+                println!("{problem}");
+            }
+            let errors = problems.iter().filter(|p| p.is_error()).count();
+            println!("{errors} errors, {} warnings", problems.len() - errors);
+        }
+    }
+    Ok(if problems.iter().any(Problem::is_error) { Code::CONFIG } else { Code::DONE })
+}
+
+/// The manifests when they pass the check; otherwise one error with all problems.
+pub async fn accepted(files: &[PathBuf], parameters: &[(String, String)], warnings: Warnings) -> Result<Manifests> {
+    let (manifests, problems) = check(files, parameters).await;
+    let (errors, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::is_error);
+    if !errors.is_empty() {
+        let lines: Vec<String> = errors.iter().map(Problem::to_string).collect();
+        return Err(Error::config("MANIFEST_INVALID", format!("{} problems\n{}", lines.len(), lines.join("\n"))));
+    }
+    match warnings {
+        Warnings::Print => others.iter().for_each(|warning| eprintln!("{warning}")),
+    }
+    Ok(manifests)
+}
+
+async fn check(files: &[PathBuf], parameters: &[(String, String)]) -> (Manifests, Vec<Problem>) {
+    let (manifests, mut problems) = Manifests::read(files, parameters);
+    for loaded in manifests.loaded_jobs() {
+        problems.extend(check_queries(loaded).await);
+    }
+    (manifests, problems)
+}
+
+/// Compiles every query of a job that passed the manifest's own rules.
+async fn check_queries(loaded: &LoadedJob) -> Vec<Problem> {
+    let spec = &loaded.job.spec;
+    let nothing = |_, _: &str| Ok(BTreeMap::new());
+    let job = loaded.job.metadata.name.clone().unwrap_or_default();
+    let mut problems = Vec::new();
+    for (task_at, task) in spec.tasks.iter().enumerate() {
+        let around = Surroundings {
+            namespace: namespace_of(&loaded.job),
+            job: &job,
+            lookup: &nothing,
+            temporary_root: "/tmp",
+            available_now: AvailableNowRun::AsWritten,
+        };
+        let definitions = match resolve::task_queries(spec, &task.name, around) {
+            Ok(definitions) => definitions,
+            Err(error) => {
+                problems.push(located(loaded, &format!("spec.tasks[{task_at}]"), &error));
+                continue;
+            }
+        };
+        for (query_at, definition) in definitions.iter().enumerate() {
+            let has_references = task.queries[query_at].sources.iter().any(|source| !source.options_from.is_empty());
+            match compile_only(definition).await {
+                Ok(_) => {}
+                Err(_) if has_references => {}
+                Err(error) => problems.push(located(loaded, &format!("spec.tasks[{task_at}].queries[{query_at}].sql"), &error)),
+            }
+        }
+    }
+    problems
+}
+
+/// An error of the engine as a problem of the manifest. What depends on the
+/// surroundings (a path that is not there yet) is a warning: it may be there
+/// when the task starts.
+fn located(loaded: &LoadedJob, path: &str, error: &Error) -> Problem {
+    let is_surroundings = error.class() == ErrorClass::Retryable || error.condition() == "PATH_NOT_FOUND";
+    let text = error.to_string();
+    let finding = if is_surroundings { Finding::warning("surroundings", path, text) } else { Finding::error("sql", path, text) };
+    let place = loaded.locator.find(path, End::Value);
+    Problem { file: loaded.file.clone(), line: place.line, column: place.column, finding }
+}

@@ -1,0 +1,53 @@
+//! `weir checkpoint`: what a checkpoint holds and whether it is whole.
+//!
+//! Reads only. `show` prints everything as YAML; `verify` prints the damage and
+//! exits with 21 when there is some.
+
+use weir_core::Error;
+use weir_core::checkpoint::inspect::{Inspection, inspect};
+use weir_core::storage::{Durability, Storage};
+
+use crate::arguments::{CheckpointAction, CheckpointArguments};
+use crate::commands::task::runtime;
+use crate::outcome::{Code, Ended};
+
+/// Runs the command.
+pub fn run(arguments: &CheckpointArguments) -> Ended {
+    match &arguments.action {
+        CheckpointAction::Show { location } => {
+            let found = read(location)?;
+            let text = serde_yaml_ng::to_string(&found)
+                .map_err(|e| Error::retryable("NOT_PRINTED", "could not print the checkpoint").with_source(e))?;
+            print!("{text}");
+            Ok(Code::DONE)
+        }
+        CheckpointAction::Verify { location } => {
+            let found = read(location)?;
+            if found.damage.is_empty() {
+                println!(
+                    "{} is whole: query {}, {} planned and {} committed batches kept",
+                    found.location,
+                    found.query_id.map(|id| id.to_string()).unwrap_or_default(),
+                    found.planned.len(),
+                    found.committed.len()
+                );
+                return Ok(Code::DONE);
+            }
+            for damage in &found.damage {
+                eprintln!("damaged: {damage}");
+            }
+            Ok(Code(weir_core::ErrorClass::Incompatible.exit_code()))
+        }
+    }
+}
+
+fn read(location: &str) -> Result<Inspection, Error> {
+    runtime()?.block_on(async {
+        let root = Storage::new(Durability::PageCache).open(location)?;
+        let found = inspect(&root).await?;
+        if found.query_id.is_none() && found.planned.is_empty() && found.epoch.is_none() && found.damage.len() == 1 {
+            return Err(Error::config("CHECKPOINT_NOT_FOUND", format!("there is no checkpoint at {}", root.url())));
+        }
+        Ok(found)
+    })
+}

@@ -1,0 +1,216 @@
+//! `weir task`: one attempt of one task under a given epoch.
+//!
+//! The entry point of a pod and of the local runner's child processes. Loads
+//! the manifest, resolves the task's queries, runs them with the HTTP
+//! interface beside, and leaves the exit report as a small JSON file.
+//! Decides nothing about retries.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+use uuid::Uuid;
+use weir_core::progress::QueryEvent;
+use weir_core::{Error, Result};
+use weir_runtime::http::{self, LiveConfig, TaskView};
+use weir_runtime::memory::{self, MemoryBudget};
+use weir_runtime::metrics::Metrics;
+use weir_runtime::query::QueryDefinition;
+use weir_runtime::query::driver::StopRequest;
+use weir_runtime::query::open::SLICE_BYTES;
+use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
+use weir_runtime::{ExitReport, SystemClock, Task, TaskEnvironment};
+
+use crate::arguments::TaskArguments;
+use crate::manifests::{self, Manifests};
+use crate::outcome::{Code, Ended};
+use crate::signals::Signals;
+
+/// The token of `PUT /v1/config`; in the environment, since arguments are
+/// visible to everybody on the machine.
+pub const TOKEN_VARIABLE: &str = "WEIR_TASK_TOKEN";
+
+/// Starts an event in the stream on stdout (RFC 7464).
+pub const RECORD_SEPARATOR: char = '\u{1e}';
+
+/// What librdkafka may prefetch for one Kafka source.
+const KAFKA_QUEUE_BYTES: u64 = 16 << 20;
+
+/// The runtime of commands that do I/O.
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| Error::retryable("RUNTIME_NOT_STARTED", "could not start the async runtime").with_source(e))
+}
+
+/// Runs the attempt; the exit code is the report's.
+pub fn run(arguments: TaskArguments) -> Ended {
+    if let Some(parent) = arguments.die_with {
+        die_with(parent)?;
+    }
+    let report = match prepare(&arguments) {
+        Ok((environment, definitions)) => runtime()?.block_on(attempt(&arguments, environment, definitions)),
+        Err(error) => {
+            tracing::error!(%error, "the task could not start");
+            ExitReport::failed(&error, arguments.epoch)
+        }
+    };
+    if let Some(message) = &report.message {
+        eprintln!("error: {message}");
+    }
+    write_report(&arguments.termination_log, &report)?;
+    Ok(Code(report.class.exit_code()))
+}
+
+/// Has the kernel kill this process when its parent ends, and ends it now when
+/// the parent is gone already.
+fn die_with(parent: i32) -> Result<()> {
+    let failed = |e| Error::retryable("PARENT_DEATH_SIGNAL", "could not bind the task to its parent").with_source(e);
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(failed)?;
+    let actual = rustix::process::getppid().map(rustix::process::Pid::as_raw_nonzero).map(|pid| pid.get());
+    if actual == Some(parent) {
+        return Ok(());
+    }
+    Err(Error::retryable("PARENT_GONE", format!("the runner with process id {parent} is gone; its task does not start")))
+}
+
+fn prepare(arguments: &TaskArguments) -> Result<(TaskEnvironment, Vec<QueryDefinition>)> {
+    let manifests = Manifests::load(&arguments.files, &arguments.parameters)?;
+    let job = manifests.job(&arguments.namespace, &arguments.job)?;
+    let temporary_root = std::env::temp_dir().join(format!("weir-{}", Uuid::new_v4()));
+    let temporary_root = temporary_root.to_string_lossy();
+    let lookup = |kind, name: &str| manifests.lookup(&arguments.namespace, kind, name, arguments.secrets_dir.as_deref());
+    let around = Surroundings {
+        namespace: &arguments.namespace,
+        job: &arguments.job,
+        lookup: &lookup,
+        temporary_root: &temporary_root,
+        available_now: if arguments.available_now { AvailableNowRun::EveryQuery } else { AvailableNowRun::AsWritten },
+    };
+    let definitions = resolve::task_queries(&job.spec, &arguments.task, around)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let environment = TaskEnvironment {
+        job_uid: arguments.job_uid.clone(),
+        namespace: arguments.namespace.clone(),
+        job: arguments.job.clone(),
+        task: arguments.task.clone(),
+        epoch: arguments.epoch,
+        instance: Uuid::new_v4(),
+        pod_uid: arguments.pod_uid.clone(),
+        adopt_checkpoint: arguments.adopt_checkpoint.or_else(|| manifests::adopted_epoch(job)),
+        lanes: arguments.lanes.unwrap_or(processors),
+        clock: Arc::new(SystemClock),
+    };
+    log_limits(&definitions, environment.lanes);
+    Ok((environment, definitions))
+}
+
+async fn attempt(arguments: &TaskArguments, environment: TaskEnvironment, definitions: Vec<QueryDefinition>) -> ExitReport {
+    let epoch = environment.epoch;
+    let budget = Arc::new(budget(&definitions, environment.lanes));
+    let manifest_timeout = stop_timeout(arguments);
+    let task = Task::new(environment, definitions);
+    let (stop_timeout, stop_timeout_seen) = watch::channel(manifest_timeout);
+    let view = TaskView {
+        epoch,
+        states: task.states(),
+        events: task.event_source(),
+        stop: task.stopper(),
+        stop_timeout,
+        live: Arc::new(parking_lot::RwLock::new(LiveConfig::default())),
+        token: std::env::var(TOKEN_VARIABLE).ok(),
+        metrics: Arc::new(Metrics::new(budget)),
+    };
+    let events = arguments.events.then(|| tokio::spawn(write_events(task.events())));
+    let stopper = task.stopper();
+    match Signals::listen() {
+        Ok(signals) => drop(tokio::spawn(obey(signals, stopper))),
+        Err(error) => return ExitReport::failed(&error, epoch),
+    }
+    match http::serve(arguments.listen, view).await {
+        Ok(address) if arguments.events => write_event(&serde_json::json!({"event": "listening", "address": address})),
+        Ok(address) => tracing::info!(%address, "the HTTP interface listens"),
+        Err(error) => return ExitReport::failed(&error, epoch),
+    }
+    let report = task.run(stop_timeout_seen).await;
+    // The senders of events are gone with the task, but for the interface's;
+    // give the writer a moment to drain what is queued.
+    if let Some(events) = events {
+        let _ = tokio::time::timeout(Duration::from_secs(1), events).await;
+    }
+    report
+}
+
+async fn obey(mut signals: Signals, stop: watch::Sender<StopRequest>) {
+    signals.next().await;
+    tracing::info!("stopping at the next batch boundary; a second signal ends at once");
+    stop.send_replace(StopRequest::AtBoundary);
+    signals.next().await;
+    std::process::exit(i32::from(Code::INTERRUPTED.0));
+}
+
+fn stop_timeout(arguments: &TaskArguments) -> Duration {
+    Manifests::load(&arguments.files, &arguments.parameters)
+        .and_then(|m| m.job(&arguments.namespace, &arguments.job).map(|job| job.spec.stop_timeout.as_duration()))
+        .unwrap_or(Duration::from_secs(60))
+}
+
+async fn write_events(mut events: broadcast::Receiver<QueryEvent>) {
+    loop {
+        match events.recv().await {
+            Ok(event) => {
+                let is_last = matches!(event, QueryEvent::Terminated { .. }) && events.is_empty();
+                match serde_json::to_value(&event) {
+                    Ok(value) => write_event(&value),
+                    Err(error) => tracing::warn!(%error, "an event could not be written"),
+                }
+                if is_last {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Err(broadcast::error::RecvError::Lagged(lost)) => {
+                tracing::warn!(lost, "the reader of events lags; the oldest were dropped");
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+fn write_event(event: &serde_json::Value) {
+    let mut out = std::io::stdout().lock();
+    // A reader that is gone ends this process by the parent-death signal.
+    let _ = writeln!(out, "{RECORD_SEPARATOR}{event}");
+    let _ = out.flush();
+}
+
+fn write_report(path: &Path, report: &ExitReport) -> Result<()> {
+    let text = serde_json::to_string(report).expect("a report is strings and numbers");
+    fs::write(path, text).or_else(|error| {
+        // Outside a pod nobody mounts the default file, and the log has it all.
+        if path == Path::new("/dev/termination-log") {
+            return Ok(());
+        }
+        Err(Error::retryable("EXIT_REPORT_NOT_WRITTEN", format!("could not write {}", path.display())).with_source(error))
+    })
+}
+
+fn budget(definitions: &[QueryDefinition], lanes: usize) -> MemoryBudget {
+    let kafka = definitions.iter().flat_map(|d| &d.sources).filter(|source| source.format == "kafka").count();
+    MemoryBudget::new(definitions.len(), lanes, SLICE_BYTES, kafka, KAFKA_QUEUE_BYTES)
+}
+
+fn log_limits(definitions: &[QueryDefinition], lanes: usize) {
+    let budget = budget(definitions, lanes);
+    let parts: BTreeMap<&str, u64> = budget.parts().iter().map(|part| (part.name, part.bytes)).collect();
+    let limit = memory::container_limit();
+    tracing::info!(total_bytes = budget.total(), ?limit, ?parts, "memory is bounded");
+    if limit.is_some_and(|limit| limit < budget.total()) {
+        tracing::warn!(total_bytes = budget.total(), ?limit, "the bounds add up to more than the container's memory limit; raise the limit or lower weir.batch.maxRows");
+    }
+}

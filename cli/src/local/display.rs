@@ -1,0 +1,165 @@
+//! What a person or a program sees while jobs run.
+//!
+//! `json`: one event a line on stdout, console output on stderr. Live lines
+//! (indicatif) on a terminal: one per query with batch, rows, rates and
+//! backlog. Plain lines elsewhere. Display never decides and never blocks a
+//! task: it is fed from the runner's own channel.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle as BarStyle};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use weir_supervisor::{Action, Event, EventKind};
+
+use super::child::Saying;
+use crate::arguments::ProgressStyle;
+
+/// A job, for labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobName {
+    /// Namespace.
+    pub namespace: String,
+    /// Job.
+    pub job: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Live,
+    Plain,
+    Json,
+    Silent,
+}
+
+/// The display of a runner.
+pub struct Display {
+    style: Style,
+    lines: MultiProgress,
+    bars: Mutex<BTreeMap<String, ProgressBar>>,
+}
+
+impl Display {
+    /// The display that the arguments ask for.
+    pub fn new(asked: ProgressStyle) -> Self {
+        let style = match asked {
+            ProgressStyle::Auto if std::io::stderr().is_terminal() => Style::Live,
+            ProgressStyle::Auto => Style::Plain,
+            ProgressStyle::Bar => Style::Live,
+            ProgressStyle::Json => Style::Json,
+            ProgressStyle::None => Style::Silent,
+        };
+        Self { style, lines: MultiProgress::new(), bars: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Shows what a child said.
+    pub fn saying(&self, name: &JobName, saying: &Saying) {
+        match saying {
+            Saying::Output { line } => self.output(line),
+            Saying::Event { task, event } => self.query_event(name, task, event),
+        }
+    }
+
+    fn output(&self, line: &str) {
+        match self.style {
+            Style::Json => eprintln!("{line}"),
+            Style::Live => self.lines.suspend(|| println!("{line}")),
+            Style::Plain | Style::Silent => println!("{line}"),
+        }
+    }
+
+    fn query_event(&self, name: &JobName, task: &str, event: &Value) {
+        match self.style {
+            Style::Json => {
+                let mut labelled = json!({"event": event["event"], "namespace": name.namespace, "job": name.job, "task": task});
+                if let (Some(labels), Some(fields)) = (labelled.as_object_mut(), event.as_object()) {
+                    labels.extend(fields.iter().map(|(key, value)| (key.clone(), value.clone())));
+                }
+                print_line(&labelled.to_string());
+            }
+            Style::Plain if event["event"] == "progress" => {
+                eprintln!("{}/{task} {}", name.job, progress_line(&event["progress"]));
+            }
+            Style::Live if event["event"] == "progress" => {
+                let progress = &event["progress"];
+                let query = progress["name"].as_str().unwrap_or_default();
+                let bar = self.bar(&format!("{}/{task}/{query}", name.job));
+                bar.set_message(progress_line(progress));
+                bar.tick();
+            }
+            Style::Plain | Style::Live | Style::Silent => {}
+        }
+    }
+
+    fn bar(&self, label: &str) -> ProgressBar {
+        let mut bars = self.bars.lock();
+        let made = || {
+            let bar = self.lines.add(ProgressBar::new_spinner());
+            if let Ok(style) = BarStyle::with_template("{spinner} {prefix}  {msg}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(label.to_owned());
+            bar
+        };
+        bars.entry(label.to_owned()).or_insert_with(made).clone()
+    }
+
+    /// Shows an order that is carried out.
+    pub fn action(&self, name: &JobName, action: &Action) {
+        if self.style != Style::Json {
+            return;
+        }
+        let (order, task, epoch) = match action {
+            Action::StartTask { task, epoch, .. } => ("start", task, epoch),
+            Action::StopTask { task, epoch, .. } => ("stop", task, epoch),
+            Action::KillTask { task, epoch } => ("kill", task, epoch),
+            Action::ForceRemoveTask { task, epoch } => ("forceRemove", task, epoch),
+            Action::ClearTask { .. } | Action::ApplyLiveConfig { .. } => return,
+        };
+        let line = json!({"event": "task", "namespace": name.namespace, "job": name.job, "task": task, "order": order, "epoch": epoch});
+        print_line(&line.to_string());
+    }
+
+    /// Shows an event of the supervisor.
+    pub fn event(&self, name: &JobName, event: &Event) {
+        let kind = match event.kind {
+            EventKind::Normal => "Normal",
+            EventKind::Warning => "Warning",
+        };
+        match self.style {
+            Style::Json => {
+                let line = json!({"event": "run", "namespace": name.namespace, "job": name.job, "type": kind, "reason": event.reason, "note": event.note});
+                print_line(&line.to_string());
+            }
+            Style::Live => self.lines.suspend(|| eprintln!("{}: {} {}", name.job, event.reason, event.note)),
+            Style::Plain => eprintln!("{}: {} {}", name.job, event.reason, event.note),
+            Style::Silent => {}
+        }
+    }
+
+    /// Leaves the last state of the live lines on the screen.
+    pub fn close(&self) {
+        for bar in self.bars.lock().values() {
+            bar.abandon();
+        }
+    }
+}
+
+fn print_line(line: &str) {
+    // A reader that is gone must not end the jobs.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// One line about a batch.
+fn progress_line(progress: &Value) -> String {
+    let rate = |key: &str| progress[key].as_f64().map_or_else(|| "-".to_owned(), |rate| format!("{rate}"));
+    format!(
+        "batch {}  {} rows  in {}/s  processed {}/s  {} ms",
+        progress["batchId"],
+        progress["numInputRows"],
+        rate("inputRowsPerSecond"),
+        rate("processedRowsPerSecond"),
+        progress["batchDuration"]
+    )
+}

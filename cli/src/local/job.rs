@@ -1,0 +1,318 @@
+//! The loop of one local job: look, decide, store, act, show.
+//!
+//! The order is the supervisor's promise: the memory is on disk before an
+//! action happens, so a runner that is killed anywhere is repeated safely by
+//! the next one. Children of an earlier runner are dead or fenced by the higher
+//! epoch; they are reported as lost, never as absent, until that is decided.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use rustix::process::Signal;
+use tokio::sync::{Notify, mpsc, watch};
+use weir_core::{Error, Result};
+use weir_runtime::http::LiveConfig;
+use weir_supervisor::observed::{Observed, Shutdown, Slot, StopOrder};
+use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
+
+use super::child::{Child, ChildSpec, Saying};
+use super::display::{Display, JobName};
+use super::generation::Accepted;
+use super::look::{self, Answers};
+use super::state::StateDir;
+use crate::manifests::run_now_token;
+
+/// How often children are asked while they run.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// What the owner of the job wants now; changes when the manifest does.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The job as written.
+    pub job: weir_crds::StreamingJob,
+    /// The manifest documents, for the children.
+    pub document: String,
+    /// Why the newest version of the manifest was refused, if it was.
+    pub refusal: Option<String>,
+}
+
+/// What stays the same for the life of a runner.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The program that children run.
+    pub program: PathBuf,
+    /// Arguments of every child: parameters, secrets, available-now.
+    pub arguments: Vec<String>,
+    /// How many runs.
+    pub lifetime: Lifetime,
+    /// Namespace.
+    pub namespace: String,
+    /// Job.
+    pub name: String,
+}
+
+/// One job under the supervisor.
+pub struct LocalJob {
+    setting: Setting,
+    state: StateDir,
+    uid: String,
+    token_key: String,
+    memory: Memory,
+    accepted: Accepted,
+    children: BTreeMap<String, (Child, Answers)>,
+    rejected: BTreeMap<String, (u64, String)>,
+    lost: BTreeMap<String, u64>,
+    sayings: mpsc::UnboundedSender<Saying>,
+    changed: Arc<Notify>,
+    client: reqwest::Client,
+    last_status: Option<serde_json::Value>,
+}
+
+impl LocalJob {
+    /// Takes over the job in `state` with the manifest of `wish`.
+    pub fn open(setting: Setting, state: StateDir, wish: &Wish, sayings: mpsc::UnboundedSender<Saying>) -> Result<Self> {
+        let uid = state.job_uid()?;
+        let memory = match state.read::<serde_json::Value>("memory.json")? {
+            Some(value) => Memory::from_json(&value.to_string()).map_err(|e| Error::incompatible("STATE_DAMAGED", e.to_string()))?,
+            None => Memory::default(),
+        };
+        // Whatever an earlier runner started cannot be accounted for by this one.
+        let lost = memory
+            .run
+            .as_ref()
+            .map(|run| run.tasks.iter().filter(|(_, task)| task.state.is_live()).map(|(name, task)| (name.clone(), task.epoch)).collect())
+            .unwrap_or_default();
+        let accepted = match state.read::<Accepted>("accepted.json")? {
+            Some(stored) => stored,
+            None => Accepted::first(wish.job.spec.clone()),
+        };
+        let mut job = Self {
+            setting,
+            uid,
+            token_key: uuid::Uuid::new_v4().to_string(),
+            memory,
+            accepted,
+            children: BTreeMap::new(),
+            rejected: BTreeMap::new(),
+            lost,
+            sayings,
+            changed: Arc::new(Notify::new()),
+            client: reqwest::Client::new(),
+            last_status: None,
+            state,
+        };
+        job.accept(wish)?;
+        Ok(job)
+    }
+
+    /// Runs until the supervisor says that it is finished.
+    pub async fn run(
+        &mut self,
+        mut wishes: watch::Receiver<Wish>,
+        mut shutdown: watch::Receiver<Shutdown>,
+        display: &Display,
+    ) -> Result<Finished> {
+        let name = JobName { namespace: self.setting.namespace.clone(), job: self.setting.name.clone() };
+        let mut asked_at: Option<tokio::time::Instant> = None;
+        loop {
+            if wishes.has_changed().unwrap_or(false) {
+                let wish = wishes.borrow_and_update().clone();
+                self.accept(&wish)?;
+            }
+            if asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+                self.ask().await;
+                asked_at = Some(tokio::time::Instant::now());
+            }
+            let wish = wishes.borrow().clone();
+            let desired = self.desired(&wish)?;
+            let stop = *shutdown.borrow();
+            let observed = self.observe(stop);
+            let plan = decide(&desired, &observed, &self.memory, Utc::now(), &mut rand::random::<f64>);
+            self.store(&desired, &observed, &plan)?;
+            let is_acting = !plan.actions.is_empty();
+            for action in plan.actions {
+                display.action(&name, &action);
+                self.act(action, &wish).await;
+            }
+            for event in &plan.events {
+                display.event(&name, event);
+            }
+            if let Some(finished) = plan.finished {
+                return Ok(finished);
+            }
+            if is_acting {
+                // Look at once: most actions have their effect already.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            self.wait(plan.wake_at, &mut wishes, &mut shutdown).await;
+        }
+    }
+
+    async fn wait(&self, wake_at: Option<DateTime<Utc>>, wishes: &mut watch::Receiver<Wish>, shutdown: &mut watch::Receiver<Shutdown>) {
+        let until_wake = wake_at.map_or(Duration::from_secs(3600), |at| (at - Utc::now()).to_std().unwrap_or_default());
+        let until_ask = if self.children.is_empty() { Duration::from_secs(3600) } else { ASK_EVERY };
+        tokio::select! {
+            () = self.changed.notified() => {}
+            _ = wishes.changed() => {}
+            _ = shutdown.changed() => {}
+            () = tokio::time::sleep(until_wake.min(until_ask)) => {}
+        }
+    }
+
+    async fn ask(&mut self) {
+        let now = Utc::now();
+        for (child, answers) in self.children.values_mut().filter(|(child, _)| child.exit().is_none()) {
+            look::ask(&self.client, child, answers, now).await;
+        }
+    }
+
+    /// Takes an accepted manifest as the newest generation.
+    fn accept(&mut self, wish: &Wish) -> Result<()> {
+        if wish.refusal.is_some() {
+            return Ok(());
+        }
+        if let Some(next) = self.accepted.next(wish.job.spec.clone()) {
+            self.accepted = next;
+        }
+        // The documents first: children of the generation read them.
+        self.state.replace(&self.state.generation(self.accepted.generation), wish.document.as_bytes())?;
+        self.state.write("accepted.json", &self.accepted)
+    }
+
+    fn desired(&self, wish: &Wish) -> Result<Desired> {
+        let accepted = &self.accepted;
+        let policy = accepted.spec.policy().map_err(|e| Error::config("SPEC_INVALID", e.to_string()))?;
+        let mut desired = Desired::accepted(policy, accepted.generation, accepted.run_hash(), accepted.task_hashes())
+            .map_err(|e| Error::config("INVALID_SCHEDULE", e.to_string()))?;
+        if let Some(message) = &wish.refusal {
+            desired.acceptance = Acceptance::Rejected {
+                generation: accepted.generation + 1,
+                reason: "SpecInvalid".into(),
+                message: message.clone(),
+            };
+        }
+        desired.lifetime = self.setting.lifetime.clone();
+        desired.run_now = run_now_token(&wish.job);
+        Ok(desired)
+    }
+
+    fn observe(&self, shutdown: Shutdown) -> Observed {
+        let mut slots = look::slots(&self.children);
+        for (task, (epoch, message)) in &self.rejected {
+            slots.entry(task.clone()).or_insert_with(|| Slot::Rejected { epoch: *epoch, message: message.clone() });
+        }
+        for (task, epoch) in &self.lost {
+            slots.entry(task.clone()).or_insert(Slot::Lost { epoch: *epoch });
+        }
+        Observed { slots, highest_epoch: 0, shutdown, confirmed_terminated: None }
+    }
+
+    /// Writes the memory ahead, and the status beside it.
+    fn store(&mut self, desired: &Desired, observed: &Observed, plan: &Plan) -> Result<()> {
+        if plan.memory != self.memory {
+            let value: serde_json::Value = serde_json::from_str(&plan.memory.to_json()).expect("memory is JSON");
+            self.state.write("memory.json", &value)?;
+            self.memory = plan.memory.clone();
+        }
+        let status = weir_supervisor::status::status(desired, observed, &self.memory);
+        let shown = serde_json::json!({
+            "metadata": {"name": self.setting.name, "namespace": self.setting.namespace, "uid": self.uid, "generation": desired.newest_generation()},
+            "runner": std::process::id(),
+            "status": status,
+        });
+        if self.last_status.as_ref() != Some(&shown) {
+            self.state.write("status.json", &shown)?;
+            self.last_status = Some(shown);
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, action: Action, wish: &Wish) {
+        match action {
+            Action::StartTask { task, epoch, generation, .. } => self.start(task, epoch, generation),
+            Action::StopTask { task, epoch, .. } => {
+                self.order(&task, epoch, Signal::TERM, StopOrder::Graceful { at: Utc::now() });
+            }
+            Action::KillTask { task, epoch } | Action::ForceRemoveTask { task, epoch } => {
+                self.order(&task, epoch, Signal::KILL, StopOrder::Kill);
+            }
+            Action::ClearTask { task, epoch } => self.clear(&task, epoch),
+            Action::ApplyLiveConfig { task, epoch, generation } => self.apply_live(&task, epoch, generation, wish).await,
+        }
+    }
+
+    fn start(&mut self, task: String, epoch: u64, generation: i64) {
+        self.lost.remove(&task);
+        self.rejected.remove(&task);
+        if self.children.contains_key(&task) {
+            return;
+        }
+        let report = self.state.exit_report(&task, epoch);
+        let token = token(&self.token_key, &self.uid, epoch);
+        let mut arguments = self.setting.arguments.clone();
+        let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        add("--job", self.setting.name.clone());
+        add("--namespace", self.setting.namespace.clone());
+        add("--task", task.clone());
+        add("--epoch", epoch.to_string());
+        add("--job-uid", self.uid.clone());
+        add("--termination-log", report.display().to_string());
+        add("--die-with", std::process::id().to_string());
+        arguments.push("--events".into());
+        arguments.push(self.state.generation(generation).display().to_string());
+        let spec = ChildSpec { program: self.setting.program.clone(), arguments, task: task.clone(), epoch, token, report, generation };
+        match Child::start(spec, Utc::now(), self.sayings.clone(), Arc::clone(&self.changed)) {
+            Ok(child) => {
+                self.children.insert(task, (child, Answers::none_yet(generation)));
+            }
+            Err(error) => {
+                self.rejected.insert(task, (epoch, error.to_string()));
+            }
+        }
+    }
+
+    fn order(&mut self, task: &str, epoch: u64, signal: Signal, order: StopOrder) {
+        if let Some((child, answers)) = self.children.get_mut(task).filter(|(child, _)| child.spec.epoch == epoch) {
+            let is_repeat = std::mem::discriminant(&answers.stop_order) == std::mem::discriminant(&order);
+            // A second SIGTERM would mean "at once" to the task.
+            if !is_repeat {
+                child.signal(signal);
+                answers.stop_order = order;
+            }
+        }
+    }
+
+    fn clear(&mut self, task: &str, epoch: u64) {
+        if self.children.get(task).is_some_and(|(child, _)| child.spec.epoch == epoch && child.exit().is_some())
+            && let Some((child, _)) = self.children.remove(task)
+        {
+            self.state.remove(&child.spec.report);
+        }
+        self.lost.remove(task);
+        self.rejected.remove(task);
+    }
+
+    async fn apply_live(&mut self, task: &str, epoch: u64, generation: i64, wish: &Wish) {
+        let Some((child, answers)) = self.children.get_mut(task).filter(|(child, _)| child.spec.epoch == epoch) else { return };
+        let Some(address) = child.address() else { return };
+        let stop_timeout_ms = wish.job.spec.stop_timeout.as_duration().as_millis();
+        let config = LiveConfig { generation, stop_timeout_ms: u64::try_from(stop_timeout_ms).ok() };
+        let request = self.client.put(format!("http://{address}/v1/config")).bearer_auth(&child.spec.token).json(&config);
+        match request.timeout(Duration::from_secs(2)).send().await {
+            Ok(response) if response.status().is_success() => answers.config_generation = generation,
+            Ok(response) => tracing::warn!(task, status = %response.status(), "live settings were refused; they are sent again"),
+            Err(error) => tracing::warn!(task, %error, "live settings did not arrive; they are sent again"),
+        }
+    }
+}
+
+/// The bearer token of one epoch: keyed by a secret of this runner.
+fn token(key: &str, uid: &str, epoch: u64) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(format!("{key}/{uid}/{epoch}/{key}"));
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,134 @@
+//! The manifests of a command line, loaded and checked once.
+//!
+//! A thin layer over `weir_crds::manifest`: turns problems into one error for
+//! commands that need a valid job, finds a job by name, and answers look-ups
+//! of Secrets and ConfigMaps from the documents first, then from
+//! `DIR/<name>/<key>`. Values are never printed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weir_core::{Error, Result};
+use weir_crds::checkpoint::namespace_of;
+use weir_crds::finding::Finding;
+use weir_crds::manifest::{self, Loaded, LoadedJob, ManifestFile, ObjectData, Problem};
+use weir_crds::{StreamingJob, annotations};
+use weir_runtime::resolve::ReferenceKind;
+
+/// Documents of the given files.
+#[derive(Debug)]
+pub struct Manifests {
+    loaded: Loaded,
+}
+
+impl Manifests {
+    /// Loads files; any problem is an error of class Config with all of them in it.
+    pub fn load(files: &[PathBuf], parameters: &[(String, String)]) -> Result<Self> {
+        let (manifests, problems) = Self::read(files, parameters);
+        let errors: Vec<String> = problems.iter().filter(|p| p.is_error()).map(Problem::to_string).collect();
+        if errors.is_empty() { Ok(manifests) } else { Err(Error::config("MANIFEST_INVALID", errors.join("\n"))) }
+    }
+
+    /// Loads files and says all that is wrong with them.
+    pub fn read(files: &[PathBuf], parameters: &[(String, String)]) -> (Self, Vec<Problem>) {
+        let mut texts = Vec::with_capacity(files.len());
+        let mut problems = Vec::new();
+        for file in files {
+            let name = file.display().to_string();
+            match fs::read_to_string(file) {
+                Ok(text) => texts.push(ManifestFile { name, text }),
+                Err(error) => {
+                    let finding = Finding::error("file", "", format!("the file cannot be read: {error}"));
+                    problems.push(Problem { file: name, line: 1, column: 1, finding });
+                }
+            }
+        }
+        let mut loaded = manifest::load(&texts, &parameters.iter().cloned().collect());
+        if problems.is_empty() {
+            problems = std::mem::take(&mut loaded.problems);
+        }
+        (Self { loaded }, problems)
+    }
+
+    /// The jobs with their places in the files.
+    pub fn loaded_jobs(&self) -> impl Iterator<Item = &LoadedJob> {
+        self.loaded.jobs.iter()
+    }
+
+    /// The file that a job is in.
+    pub fn file_of(&self, job: &StreamingJob) -> String {
+        let found = self.loaded.jobs.iter().find(|loaded| std::ptr::eq(&loaded.job, job));
+        found.map(|loaded| loaded.file.clone()).unwrap_or_default()
+    }
+
+    /// All documents as one YAML text, for the tasks of an accepted generation.
+    pub fn document(&self) -> String {
+        let secrets = self.loaded.objects.secrets.iter().map(|(key, data)| object("Secret", "stringData", key, data));
+        let maps = self.loaded.objects.config_maps.iter().map(|(key, data)| object("ConfigMap", "data", key, data));
+        let jobs = self.loaded.jobs.iter().map(|loaded| loaded.document.clone());
+        // JSON is YAML, so one document a line will do.
+        jobs.chain(secrets).chain(maps).collect::<Vec<_>>().join("\n---\n")
+    }
+
+    /// All jobs.
+    pub fn jobs(&self) -> impl Iterator<Item = &StreamingJob> {
+        self.loaded.jobs.iter().map(|loaded| &loaded.job)
+    }
+
+    /// One job.
+    pub fn job(&self, namespace: &str, name: &str) -> Result<&StreamingJob> {
+        let is_it = |job: &&StreamingJob| job.metadata.name.as_deref() == Some(name) && namespace_of(job) == namespace;
+        self.jobs().find(is_it).ok_or_else(|| {
+            let known: Vec<String> = self.jobs().map(|j| format!("{}/{}", namespace_of(j), j.metadata.name.as_deref().unwrap_or_default())).collect();
+            Error::config("JOB_NOT_FOUND", format!("the manifests hold no job {namespace}/{name}; they hold [{}]", known.join(", ")))
+        })
+    }
+
+    /// Keys and values of a Secret or ConfigMap.
+    pub fn lookup(&self, namespace: &str, kind: ReferenceKind, name: &str, dir: Option<&Path>) -> Result<BTreeMap<String, String>> {
+        let objects = &self.loaded.objects;
+        let (documents, word) = match kind {
+            ReferenceKind::Secret => (&objects.secrets, "Secret"),
+            ReferenceKind::ConfigMap => (&objects.config_maps, "ConfigMap"),
+        };
+        if let Some(data) = documents.get(&(namespace.to_owned(), name.to_owned())) {
+            return Ok(data.0.clone());
+        }
+        let missing = || {
+            let place = dir.map_or_else(|| "give --secrets-dir DIR with DIR/<name>/<key>".to_owned(), |dir| format!("there is no folder {}", dir.join(name).display()));
+            Error::config("REFERENCE_NOT_FOUND", format!("the {word} {name} is in none of the files; {place}, or add a document of that kind"))
+        };
+        let folder = dir.map(|dir| dir.join(name)).filter(|folder| folder.is_dir()).ok_or_else(missing)?;
+        let failed = |e| Error::config("REFERENCE_NOT_READ", format!("could not read {}", folder.display())).with_source(e);
+        let mut values = BTreeMap::new();
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let key = entry.file_name().to_string_lossy().into_owned();
+            // Mounted volumes hold `..data` links beside the keys.
+            if !key.starts_with("..") && entry.path().is_file() {
+                let text = fs::read_to_string(entry.path()).map_err(failed)?;
+                values.insert(key, text.trim_end_matches('\n').to_owned());
+            }
+        }
+        Ok(values)
+    }
+}
+
+fn object(kind: &str, field: &str, (namespace, name): &(String, String), data: &ObjectData) -> String {
+    serde_json::json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": namespace, "name": name}, field: data.0}).to_string()
+}
+
+fn annotation<'a>(job: &'a StreamingJob, name: &str) -> Option<&'a str> {
+    job.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// The epoch of the annotation `weir.dev/adopt-checkpoint`.
+pub fn adopted_epoch(job: &StreamingJob) -> Option<u64> {
+    annotation(job, annotations::ADOPT_CHECKPOINT)?.parse().ok()
+}
+
+/// The token of the annotation `weir.dev/run-now`.
+pub fn run_now_token(job: &StreamingJob) -> Option<String> {
+    annotation(job, annotations::RUN_NOW).map(str::to_owned)
+}

@@ -1,0 +1,121 @@
+//! Reading a checkpoint as a bystander: what it holds and what is damaged.
+//!
+//! Serves `weir checkpoint show` and `verify`. Reads every entry that is kept,
+//! claims nothing, writes nothing, and reports all damage instead of the first.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::entries::{self, CommitEntry, OffsetEntry};
+use super::fence;
+use super::owner::Owner;
+use crate::error::{Error, Result};
+use crate::storage::Folder;
+
+/// What a checkpoint holds.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inspection {
+    /// Its location.
+    pub location: String,
+    /// The query's id.
+    pub query_id: Option<Uuid>,
+    /// The newest owner.
+    pub owner: Option<Owner>,
+    /// The highest claimed epoch.
+    pub epoch: Option<u64>,
+    /// Whether that epoch was released by a clean stop.
+    pub released: bool,
+    /// The sink it belongs to.
+    pub sink: Option<serde_json::Value>,
+    /// Planned batches kept.
+    pub planned: Vec<u64>,
+    /// Committed batches kept.
+    pub committed: Vec<u64>,
+    /// The newest plan.
+    pub newest: Option<Newest>,
+    /// Everything that is damaged, a sentence each.
+    pub damage: Vec<String>,
+}
+
+/// The newest planned batch.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Newest {
+    /// The batch.
+    pub batch: u64,
+    /// Whether it is committed.
+    pub committed: bool,
+    /// Its watermark, ms.
+    pub watermark_ms: i64,
+    /// Its timestamp, ms.
+    pub timestamp_ms: i64,
+    /// Its end offsets.
+    pub offsets: Vec<serde_json::Value>,
+}
+
+/// Reads the checkpoint in `root`.
+pub async fn inspect(root: &Folder) -> Result<Inspection> {
+    let mut found = Inspection { location: root.url().to_string(), ..Inspection::default() };
+    let name = |file: &str| format!("{}/{file}", root.url());
+    match root.read("metadata").await? {
+        Some(bytes) => found.query_id = noted(entries::parse_metadata(&name("metadata"), &bytes), &mut found.damage),
+        None => found.damage.push(format!("{} is missing", name("metadata"))),
+    }
+    weir_files(root, &mut found).await?;
+    let (offsets, commits) = (root.child("offsets"), root.child("commits"));
+    found.planned = fence::claims(&offsets).await?;
+    found.committed = fence::claims(&commits).await?;
+    let mut newest = None;
+    for batch in found.planned.clone() {
+        let bytes = offsets.read(&batch.to_string()).await?.unwrap_or_default();
+        newest = noted(OffsetEntry::parse(&name(&format!("offsets/{batch}")), &bytes), &mut found.damage).map(|entry| (batch, entry));
+    }
+    for batch in found.committed.clone() {
+        let bytes = commits.read(&batch.to_string()).await?.unwrap_or_default();
+        noted(CommitEntry::parse(&name(&format!("commits/{batch}")), &bytes), &mut found.damage);
+        if !found.planned.contains(&batch) {
+            found.damage.push(format!("{} has no plan: {} is missing", name(&format!("commits/{batch}")), name(&format!("offsets/{batch}"))));
+        }
+    }
+    gaps(&mut found, root.url().as_str());
+    found.newest = newest.map(|(batch, entry)| Newest {
+        batch,
+        committed: found.committed.contains(&batch),
+        watermark_ms: entry.watermark_ms,
+        timestamp_ms: entry.timestamp_ms,
+        offsets: entry.offsets.iter().map(|o| o.as_ref().map_or(serde_json::Value::Null, |o| o.to_value())).collect(),
+    });
+    Ok(found)
+}
+
+async fn weir_files(root: &Folder, found: &mut Inspection) -> Result<()> {
+    let weir = root.child("_weir");
+    let owners = weir.child("owner");
+    if let Some(number) = fence::highest(&fence::claims(&owners).await?) {
+        let bytes = owners.read(&number.to_string()).await?.unwrap_or_default();
+        let parsed = serde_json::from_slice(&bytes)
+            .map_err(|e| entries::damaged(&format!("{}/{number}", owners.url()), format!("it is not JSON ({e})")));
+        found.owner = noted(parsed, &mut found.damage);
+    }
+    found.epoch = fence::highest(&fence::claims(&weir.child("epochs")).await?);
+    let released = fence::claims(&weir.child("released")).await?;
+    found.released = found.epoch.is_some_and(|epoch| released.contains(&epoch));
+    if let Some(bytes) = weir.read("sink").await? {
+        found.sink = serde_json::from_slice(&bytes).ok();
+    }
+    Ok(())
+}
+
+/// A plan that is missing between two kept ones.
+fn gaps(found: &mut Inspection, location: &str) {
+    for pair in found.planned.windows(2) {
+        for missing in pair[0] + 1..pair[1] {
+            found.damage.push(format!("{location}/offsets/{missing} is missing between kept batches"));
+        }
+    }
+}
+
+fn noted<T>(parsed: Result<T, Error>, damage: &mut Vec<String>) -> Option<T> {
+    parsed.map_err(|error| damage.push(error.message().to_owned())).ok()
+}

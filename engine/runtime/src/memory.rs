@@ -1,0 +1,88 @@
+//! What the task may hold in memory, part by part, against its limit.
+//!
+//! Every buffer of the engine has a bound; this table adds the bounds up, so
+//! that the sum can be logged at start beside the container's limit and a
+//! too-small limit is seen before the kernel sees it. It measures nothing by
+//! itself but the process's resident size.
+
+use std::fs;
+
+/// One bounded part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPart {
+    /// What it is.
+    pub name: &'static str,
+    /// Its bound.
+    pub bytes: u64,
+}
+
+/// The bounds of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryBudget {
+    parts: Vec<MemoryPart>,
+}
+
+/// Resident size of the process before any query: code, runtime, allocator.
+const PROCESS_BYTES: u64 = 40 << 20;
+/// What the plan makes of a slice besides the slice itself, at most.
+const PLAN_FACTOR: u64 = 3;
+/// Open column chunks of one sink writer.
+const WRITER_BYTES: u64 = 8 << 20;
+
+impl MemoryBudget {
+    /// The bounds of a task with so many queries of so many lanes, `slice`
+    /// bytes a slice, of which `kafka` sources read from Kafka with
+    /// `kafka_queue` bytes prefetched each.
+    pub fn new(queries: usize, lanes: usize, slice: usize, kafka: usize, kafka_queue: u64) -> Self {
+        let lanes = (queries * lanes) as u64;
+        let slice = slice as u64;
+        let part = |name, bytes| MemoryPart { name, bytes };
+        Self {
+            parts: vec![
+                part("process", PROCESS_BYTES),
+                part("slices", lanes * slice),
+                part("plans", lanes * slice * PLAN_FACTOR),
+                part("sink_writers", lanes * WRITER_BYTES),
+                part("kafka_prefetch", kafka as u64 * kafka_queue),
+            ],
+        }
+    }
+
+    /// The parts.
+    pub fn parts(&self) -> &[MemoryPart] {
+        &self.parts
+    }
+
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+}
+
+/// The memory limit of the control group, where there is one.
+pub fn container_limit() -> Option<u64> {
+    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .find_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())
+        // Version 1 says "no limit" with a number near the top of the range.
+        .filter(|bytes| *bytes < 1 << 60)
+}
+
+/// Resident size of this process.
+pub fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_the_parts() {
+        let budget = MemoryBudget::new(2, 2, 4 << 20, 1, 16 << 20);
+        assert_eq!(budget.total(), (40 + 16 + 48 + 32 + 16) << 20);
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
+    }
+}

@@ -1,0 +1,193 @@
+//! Running one planned batch: partitions over lanes, slices through the plan
+//! into the sink's writers, and what was counted on the way.
+//!
+//! Nothing here takes effect: the driver commits what comes back. On the first
+//! failure of any lane the others stop at their next slice and every writer is
+//! aborted, so that no half-written file of the batch stays referenced.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::Value;
+use weir_connect::{BatchId, PartitionReader, ReadCounters, Scan, Sink, SinkWriter, Written};
+use weir_core::{Error, Result, failpoint};
+use weir_sql::{Lane, ObservedPartial};
+
+use crate::event_time::EventTimeStats;
+use crate::lanes::{BatchFailed, Lanes};
+
+/// How one source's slices go into the plan.
+#[derive(Clone, Debug)]
+pub struct SourceScan {
+    /// What is read.
+    pub scan: Scan,
+    /// Positions within the scan of the columns that the plan takes.
+    pub plan_columns: Vec<usize>,
+    /// Position within the scan of the event-time column.
+    pub event_time: Option<usize>,
+}
+
+/// A batch's partitions, each with the number of its source.
+pub type Partitions = Vec<(usize, Box<dyn PartitionReader>)>;
+
+/// What a batch came to, summed over lanes.
+#[derive(Debug, Default)]
+pub struct BatchOutcome {
+    /// What the writers made.
+    pub parts: Vec<Written>,
+    /// Rows read per source.
+    pub rows: Vec<u64>,
+    /// Event times per source.
+    pub event_times: Vec<EventTimeStats>,
+    /// What the readers met.
+    pub counters: ReadCounters,
+    /// Results of `observe`.
+    pub observed: BTreeMap<String, Value>,
+    /// Rows that the sink took.
+    pub rows_written: u64,
+}
+
+impl BatchOutcome {
+    /// The outcome of a batch that the sink had recorded before.
+    pub fn skipped(sources: usize) -> Self {
+        Self { rows: vec![0; sources], event_times: vec![EventTimeStats::default(); sources], ..Self::default() }
+    }
+}
+
+/// What every lane of a batch shares.
+struct Shared {
+    queue: Mutex<VecDeque<(usize, Box<dyn PartitionReader>)>>,
+    failed: BatchFailed,
+    scans: Arc<Vec<SourceScan>>,
+    sink: Arc<dyn Sink>,
+    batch: BatchId,
+    timestamp_ms: i64,
+}
+
+/// One lane's share.
+struct LaneOutcome {
+    written: Written,
+    rows: Vec<u64>,
+    event_times: Vec<EventTimeStats>,
+    counters: ReadCounters,
+    observed: ObservedPartial,
+}
+
+/// Runs a batch. `timestamp_ms` is the batch's `current_timestamp()`.
+pub async fn execute(
+    lanes: &mut Lanes,
+    sink: &Arc<dyn Sink>,
+    scans: &Arc<Vec<SourceScan>>,
+    partitions: Partitions,
+    batch: BatchId,
+    timestamp_ms: i64,
+) -> Result<BatchOutcome> {
+    let width = lanes.width(partitions.len());
+    let shared = Arc::new(Shared {
+        queue: Mutex::new(partitions.into()),
+        failed: BatchFailed::default(),
+        scans: Arc::clone(scans),
+        sink: Arc::clone(sink),
+        batch,
+        timestamp_ms,
+    });
+    let results = lanes
+        .run(width, |number| {
+            let shared = Arc::clone(&shared);
+            Box::new(move |lane: &mut Lane| -> BoxFuture<'_, Result<LaneOutcome>> {
+                Box::pin(async move { run_lane(&shared, number, lane).await })
+            })
+        })
+        .await?;
+    gather(results, scans.len())
+}
+
+fn gather(results: Vec<Result<LaneOutcome>>, sources: usize) -> Result<BatchOutcome> {
+    let mut outcome = BatchOutcome::skipped(sources);
+    let mut partials = Vec::new();
+    // The first failure by lane number may be the echo of another; prefer a cause.
+    let (oks, errors): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+    if let Some(error) = errors.into_iter().filter_map(Result::err).min_by_key(|e| e.condition() == GAVE_UP) {
+        return Err(error);
+    }
+    for lane in oks.into_iter().flatten() {
+        for source in 0..sources {
+            outcome.rows[source] += lane.rows[source];
+            outcome.event_times[source].merge(&lane.event_times[source]);
+        }
+        outcome.counters.malformed_records += lane.counters.malformed_records;
+        outcome.counters.bytes += lane.counters.bytes;
+        outcome.parts.push(lane.written);
+        partials.push(lane.observed);
+    }
+    outcome.observed = weir_sql::merge_observed(partials)?;
+    Ok(outcome)
+}
+
+const GAVE_UP: &str = "BATCH_ABORTED";
+
+async fn run_lane(shared: &Shared, number: usize, lane: &mut Lane) -> Result<LaneOutcome> {
+    let started = async {
+        lane.begin_batch(shared.timestamp_ms).await?;
+        shared.sink.writer(&shared.batch, number).await
+    };
+    let mut writer = started.await.inspect_err(|_| shared.failed.set())?;
+    match drain(shared, lane, writer.as_mut()).await {
+        Ok((rows, event_times, counters)) => {
+            let finished = async { Ok((writer.finish().await?, lane.finish_batch()?)) };
+            let (written, observed) = finished.await.inspect_err(|_: &Error| shared.failed.set())?;
+            Ok(LaneOutcome { written, rows, event_times, counters, observed })
+        }
+        Err(error) => {
+            shared.failed.set();
+            writer.abort().await;
+            Err(error)
+        }
+    }
+}
+
+type Counted = (Vec<u64>, Vec<EventTimeStats>, ReadCounters);
+
+async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) -> Result<Counted> {
+    let sources = shared.scans.len();
+    let mut rows = vec![0; sources];
+    let mut event_times = vec![EventTimeStats::default(); sources];
+    let mut counters = ReadCounters::default();
+    loop {
+        let Some((source, mut reader)) = shared.queue.lock().pop_front() else { break };
+        let scan = &shared.scans[source];
+        while let Some(slice) = reader.next().await? {
+            if shared.failed.is_set() {
+                return Err(Error::retryable(GAVE_UP, "another lane of the batch failed"));
+            }
+            rows[source] += slice.num_rows() as u64;
+            if let Some(column) = scan.event_time {
+                event_times[source].observe(&slice, column)?;
+            }
+            for output in lane.execute(source, plan_input(scan, slice)?).await? {
+                if output.num_rows() > 0 {
+                    writer.write(output).await?;
+                }
+            }
+            failpoint::hit("batch.slice.after")?;
+        }
+        let met = reader.counters();
+        counters.malformed_records += met.malformed_records;
+        counters.bytes += met.bytes;
+    }
+    Ok((rows, event_times, counters))
+}
+
+/// The columns of a slice that the plan takes; the event-time column may have
+/// been read for the watermark alone.
+fn plan_input(scan: &SourceScan, slice: RecordBatch) -> Result<RecordBatch> {
+    if scan.plan_columns.len() == slice.num_columns() {
+        return Ok(slice);
+    }
+    slice
+        .project(&scan.plan_columns)
+        .map_err(|e| Error::retryable("SLICE_NOT_PROJECTED", "a slice lacks a column that was asked for").with_source(e))
+}

@@ -1,0 +1,196 @@
+//! Opening a query: compile, claim, open the sink, recover, in the protocol's
+//! order (protocol.md section 3).
+//!
+//! Everything that the manifest alone decides is decided before the claim, so
+//! a query that cannot work leaves no trace in its checkpoint. The sink's
+//! record is read before the logs are listed.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+use weir_connect::open::{SinkContext, SourceContext};
+use weir_connect::registry;
+use weir_connect::{Scan, Sink, Source};
+use weir_core::checkpoint::{Claimant, Fence, FencedLog, Owner, QueryLog, Recovery, claim};
+use weir_core::storage::{Durability, Storage};
+use weir_core::{Error, Result, failpoint};
+use weir_sql::{CompiledQuery, StaticInput, StreamInput};
+
+use super::batch::SourceScan;
+use super::definition::{InputDefinition, QueryDefinition};
+use crate::environment::TaskEnvironment;
+use crate::lanes::Lanes;
+
+/// A source with what the driver needs to know about it.
+pub struct OpenSource {
+    /// The source.
+    pub source: Box<dyn Source>,
+    /// Delay of its watermark, ms.
+    pub watermark_delay_ms: Option<i64>,
+}
+
+/// A query that is ready for its first trigger.
+pub struct OpenQuery {
+    /// The claimed checkpoint.
+    pub log: QueryLog,
+    /// Sources in plan order.
+    pub sources: Vec<OpenSource>,
+    /// How each source is read.
+    pub scans: Arc<Vec<SourceScan>>,
+    /// The sink.
+    pub sink: Arc<dyn Sink>,
+    /// The lanes.
+    pub lanes: Lanes,
+    /// Where to go on.
+    pub recovery: Recovery,
+    /// What the sink had recorded when it was opened.
+    pub sink_recorded: Option<u64>,
+}
+
+/// Opens the query under the task's epoch.
+pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -> Result<OpenQuery> {
+    let storage = Storage::new(durability(definition));
+    let root = storage.open(&definition.checkpoint)?;
+    let fence = Fence::new(root.child("_weir/epochs"), environment.epoch);
+    let log_of = |number: usize| FencedLog::new(root.child(&format!("sources/{number}")), fence.clone());
+
+    let unordered = open_sources(definition, &storage, &|at| log_of(at), Uuid::nil(), &identity_order(definition)).await?;
+    let compiled = compile(definition, &unordered, &storage).await?;
+    let order = compiled.stream_order().to_vec();
+
+    let claimant = claimant(definition, environment);
+    let claimed = claim(&root, &claimant).await?;
+    let query_id = claimed.query_id;
+    let log = QueryLog::new(root.clone(), claimed);
+
+    let sources = open_sources(definition, &storage, &|at| log_of(at), query_id, &order).await?;
+    let scans = order.iter().map(|at| scan(definition, &compiled, *at, &unordered)).collect::<Result<Vec<_>>>()?;
+    let context = SinkContext { query_id, fence: log.fence().clone(), storage: storage.clone(), conf: definition.conf.clone() };
+    let sink: Arc<dyn Sink> = Arc::from(
+        registry::open_sink(&definition.sink.format, &definition.sink.options, compiled.schema(), &definition.sink.partition_by, context)
+            .await?,
+    );
+    let identity = serde_json::to_string(&sink.identity()).expect("an identity is strings");
+    log.bind_sink(&identity, definition.reset_nonce).await?;
+    let sink_recorded = sink.recorded_batch(query_id).await?;
+    let recovery = log.recover(sink_recorded, order.len()).await?;
+    log.claim().clean_up().await?;
+    let lanes = Lanes::new(&definition.name, Arc::new(compiled), environment.lanes);
+    Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, lanes, recovery, sink_recorded })
+}
+
+/// Compiles a query without touching its checkpoint; what `weir check` does.
+pub async fn compile_only(definition: &QueryDefinition) -> Result<CompiledQuery> {
+    let storage = Storage::new(Durability::PageCache);
+    let nowhere = storage.open(&definition.checkpoint)?;
+    let fence = Fence::new(nowhere.child("_weir/epochs"), 0);
+    let log_of = |number: usize| FencedLog::new(nowhere.child(&format!("sources/{number}")), fence.clone());
+    let sources = open_sources(definition, &storage, &log_of, Uuid::nil(), &identity_order(definition)).await?;
+    compile(definition, &sources, &storage).await
+}
+
+fn durability(definition: &QueryDefinition) -> Durability {
+    if definition.session.checkpoint_fsync { Durability::Fsync } else { Durability::PageCache }
+}
+
+fn identity_order(definition: &QueryDefinition) -> Vec<usize> {
+    (0..definition.sources.len()).collect()
+}
+
+fn claimant(definition: &QueryDefinition, environment: &TaskEnvironment) -> Claimant {
+    Claimant {
+        owner: Owner {
+            job_uid: environment.job_uid.clone(),
+            namespace: environment.namespace.clone(),
+            job: environment.job.clone(),
+            task: environment.task.clone(),
+            query: definition.name.clone(),
+        },
+        epoch: environment.epoch,
+        instance: environment.instance,
+        pod_uid: environment.pod_uid.clone(),
+        adopt: environment.adopt_checkpoint,
+        now_ms: environment.clock.now_ms(),
+        new_query_id: Uuid::new_v4(),
+    }
+}
+
+async fn open_sources(
+    definition: &QueryDefinition,
+    storage: &Storage,
+    log_of: &(dyn Fn(usize) -> FencedLog + Sync),
+    query_id: Uuid,
+    order: &[usize],
+) -> Result<Vec<OpenSource>> {
+    let mut opened = Vec::with_capacity(order.len());
+    for (number, at) in order.iter().enumerate() {
+        let input = &definition.sources[*at];
+        let context = SourceContext { log: log_of(number), storage: storage.clone(), conf: definition.conf.clone(), query_id };
+        let source = registry::open_source(&input.format, &input.options, input.schema.clone(), context)
+            .await
+            .map_err(|e| e.context(format!("source {}", input.name)))?;
+        opened.push(OpenSource { source, watermark_delay_ms: input.watermark.as_ref().map(|w| w.delay_ms) });
+    }
+    Ok(opened)
+}
+
+async fn compile(definition: &QueryDefinition, sources: &[OpenSource], storage: &Storage) -> Result<CompiledQuery> {
+    let streams = definition.sources.iter().zip(sources);
+    let streams = streams.map(|(input, open)| StreamInput { name: input.name.clone(), schema: open.source.schema() }).collect();
+    let mut statics = Vec::with_capacity(definition.tables.len());
+    for table in &definition.tables {
+        statics.push(static_input(table, storage).await?);
+    }
+    weir_sql::compile(&definition.sql_conf, streams, statics, &definition.text, definition.output_mode).await
+}
+
+/// Opens a static table; read again each batch.
+pub async fn static_input(table: &InputDefinition, storage: &Storage) -> Result<StaticInput> {
+    let provider = weir_connect::tables::open_table(&table.format, &table.options, table.schema.clone(), storage)
+        .await
+        .map_err(|e| e.context(format!("table {}", table.name)))?;
+    Ok(StaticInput { name: table.name.clone(), table: provider })
+}
+
+/// The columns to read: those of the plan, and the watermark's.
+fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, sources: &[OpenSource]) -> Result<SourceScan> {
+    let input = &definition.sources[at];
+    let schema = sources[at].source.schema();
+    let wanted = compiled.required_columns(at);
+    let event_column = input
+        .watermark
+        .as_ref()
+        .map(|watermark| {
+            schema.index_of(&watermark.column).map_err(|_| {
+                Error::config(
+                    "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+                    format!(
+                        "the watermark of source {} names the column '{}', which it does not have; its columns are {}",
+                        input.name,
+                        watermark.column,
+                        schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ")
+                    ),
+                )
+            })
+        })
+        .transpose()?;
+    let mut columns = wanted.clone();
+    columns.extend(event_column);
+    columns.sort_unstable();
+    columns.dedup();
+    let position = |column: usize| columns.iter().position(|c| *c == column).expect("every wanted column is read");
+    Ok(SourceScan {
+        plan_columns: wanted.iter().map(|column| position(*column)).collect(),
+        event_time: event_column.map(position),
+        scan: Scan { max_rows: definition.session.batch_max_rows, max_bytes: SLICE_BYTES, columns: columns.clone() },
+    })
+}
+
+/// Bytes of a slice beyond which it is cut, whatever its rows.
+pub const SLICE_BYTES: usize = 4 << 20;
+
+
+/// Passes the failpoint between the source logs and the offset log.
+pub fn passed_source_log() -> Result<()> {
+    failpoint::hit("batch.source-log.after")
+}

@@ -1,0 +1,254 @@
+//! From the manifest's job to query definitions with nothing left open.
+//!
+//! Substitutes parameters, merges `optionsFrom` under the options that are
+//! written out, turns table names and `/Volumes` paths into locations through
+//! `catalogs`, derives checkpoint locations from `checkpointRoot`, parses DDL
+//! schemas and durations. Pure but for the lookup that is passed in; errors
+//! have class Config and name the field's path.
+
+use std::collections::BTreeMap;
+
+use weir_core::trigger::Trigger;
+use weir_core::{Error, Result};
+use weir_crds::conf::SessionConf;
+use weir_crds::manifest::merged_options;
+use weir_crds::options::{Format, Role};
+use weir_crds::policy::QueryTrigger;
+use weir_crds::resource::{CatalogSpec, OptionsFromSpec, QuerySpec, SinkSpec, SourceSpec, StreamingJobSpec};
+use weir_sql::{Observation, OutputMode, QueryText, SqlConf};
+
+use crate::query::{InputDefinition, QueryDefinition, SinkDefinition, Watermark};
+
+/// Options whose values are locations.
+const LOCATIONS: &[&str] = &["path", "basePath", "sourceArchiveDir"];
+
+/// Which kind of object an `optionsFrom` entry names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferenceKind {
+    /// A Secret.
+    Secret,
+    /// A ConfigMap.
+    ConfigMap,
+}
+
+/// Looks up the keys and values of a Secret or ConfigMap.
+pub type Lookup<'a> = &'a (dyn Fn(ReferenceKind, &str) -> Result<BTreeMap<String, String>> + Sync);
+
+/// Where a job lives and what its queries need from outside the manifest.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The job's namespace.
+    pub namespace: &'a str,
+    /// The job's name.
+    pub job: &'a str,
+    /// Secrets and ConfigMaps.
+    pub lookup: Lookup<'a>,
+    /// Where queries without a checkpoint of their own (console, noop) keep a
+    /// temporary one.
+    pub temporary_root: &'a str,
+    /// Replaces every query's trigger with `availableNow` for this run.
+    pub available_now: AvailableNowRun,
+}
+
+/// Whether `--available-now` was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AvailableNowRun {
+    /// Triggers are as written.
+    AsWritten,
+    /// Every query runs as `availableNow`.
+    EveryQuery,
+}
+
+/// The definitions of one task's queries.
+pub fn task_queries(spec: &StreamingJobSpec, task: &str, around: Surroundings<'_>) -> Result<Vec<QueryDefinition>> {
+    let found = spec.tasks.iter().find(|candidate| candidate.name == task).ok_or_else(|| {
+        let names: Vec<&str> = spec.tasks.iter().map(|t| t.name.as_str()).collect();
+        Error::config("TASK_NOT_FOUND", format!("the job {} has no task {task}; its tasks are {}", around.job, names.join(", ")))
+    })?;
+    let spec = &weir_crds::manifest::substituted(spec);
+    let resolver = Resolver { spec, around };
+    found.queries.iter().map(|query| resolver.query(task, query).map_err(|e| e.context(format!("query {}", query.name)))).collect()
+}
+
+struct Resolver<'a> {
+    spec: &'a StreamingJobSpec,
+    around: Surroundings<'a>,
+}
+
+impl Resolver<'_> {
+    fn query(&self, task: &str, query: &QuerySpec) -> Result<QueryDefinition> {
+        let sources = query.sources.iter().map(|s| self.input(s)).collect::<Result<Vec<_>>>()?;
+        let tables = query.tables.iter().map(|s| self.input(s)).collect::<Result<Vec<_>>>()?;
+        let views = query.views.iter().map(|v| (v.name.clone(), v.sql.clone())).collect();
+        let observe = query.observe.iter().map(|o| Observation {
+            name: o.name.clone(),
+            view: o.view.clone(),
+            metrics: o.metrics.iter().map(|m| (m.name.clone(), m.expr.clone())).collect(),
+        });
+        let observe = observe.collect();
+        let sql = query.sql.clone();
+        let sink = self.sink(&query.sink)?;
+        let conf = &self.spec.conf;
+        let session = SessionConf::parse(conf).map_err(|found| {
+            let sentences: Vec<String> = found.iter().map(|finding| finding.sentence()).collect();
+            Error::config("INVALID_CONF", sentences.join("; "))
+        })?;
+        Ok(QueryDefinition {
+            name: query.name.clone(),
+            sources,
+            tables,
+            text: QueryText { views, sql, observe },
+            checkpoint: self.checkpoint(task, query, &sink)?,
+            sink,
+            output_mode: match query.output_mode {
+                weir_crds::OutputMode::Append => OutputMode::Append,
+                weir_crds::OutputMode::Update => OutputMode::Update,
+                weir_crds::OutputMode::Complete => OutputMode::Complete,
+            },
+            trigger: self.trigger(query)?,
+            reset_nonce: u64::try_from(query.checkpoint_reset_nonce).unwrap_or_default(),
+            sql_conf: sql_conf(&session),
+            session,
+            conf: conf.clone(),
+        })
+    }
+
+    fn trigger(&self, query: &QuerySpec) -> Result<Trigger> {
+        if self.around.available_now == AvailableNowRun::EveryQuery {
+            return Ok(Trigger::AvailableNow);
+        }
+        let parsed = query.trigger().map_err(|e| Error::config("INVALID_TRIGGER", e))?;
+        Ok(match parsed {
+            QueryTrigger::Default => Trigger::ProcessingTime(std::time::Duration::ZERO),
+            QueryTrigger::ProcessingTime(interval) => Trigger::ProcessingTime(interval),
+            QueryTrigger::AvailableNow => Trigger::AvailableNow,
+            QueryTrigger::Once => Trigger::Once,
+        })
+    }
+
+    fn input(&self, source: &SourceSpec) -> Result<InputDefinition> {
+        let mut options = self.options(&source.options, &source.options_from)?;
+        let format = match (&source.format, &source.table) {
+            (Some(format), _) => format.to_ascii_lowercase(),
+            (None, table) => {
+                options.insert("path".into(), self.table_path(table.as_deref().unwrap_or_default())?);
+                "delta".into()
+            }
+        };
+        let schema = source
+            .schema
+            .as_deref()
+            .map(|ddl| Ok::<_, Error>(std::sync::Arc::new(weir_sql::parse_ddl_schema(ddl)?)))
+            .transpose()
+            .map_err(|e| e.context(format!("schema of source {}", source.name)))?;
+        let watermark = source
+            .watermark
+            .as_ref()
+            .map(|w| {
+                let delay = weir_crds::duration::parse_delay(&w.delay)
+                    .map_err(|e| Error::config("INVALID_INTERVAL_FORMAT", format!("watermark of source {}: {e}", source.name)))?;
+                Ok::<_, Error>(Watermark { column: w.column.clone(), delay_ms: i64::try_from(delay.as_millis()).unwrap_or(i64::MAX) })
+            })
+            .transpose()?;
+        Ok(InputDefinition { name: source.name.clone(), format, options, schema, watermark })
+    }
+
+    fn sink(&self, sink: &SinkSpec) -> Result<SinkDefinition> {
+        let mut options = self.options(&sink.options, &sink.options_from)?;
+        if let Some(table) = &sink.table {
+            options.insert("path".into(), self.table_path(table)?);
+        }
+        let format = sink.format.as_deref().unwrap_or("delta").to_ascii_lowercase();
+        Ok(SinkDefinition { format, options, partition_by: sink.partition_by.clone() })
+    }
+
+    /// The options with those of `optionsFrom` under them, locations resolved.
+    fn options(&self, written: &BTreeMap<String, String>, from: &[OptionsFromSpec]) -> Result<BTreeMap<String, String>> {
+        let mut found = Vec::with_capacity(from.len());
+        for reference in from {
+            let (kind, name) = match (&reference.secret_ref, &reference.config_map_ref) {
+                (Some(secret), _) => (ReferenceKind::Secret, &secret.name),
+                (None, Some(map)) => (ReferenceKind::ConfigMap, &map.name),
+                (None, None) => continue,
+            };
+            found.push((reference, (self.around.lookup)(kind, name)?));
+        }
+        let data = |wanted: &OptionsFromSpec| found.iter().find(|(reference, _)| *reference == wanted).map(|(_, data)| data.clone());
+        let mut options = merged_options(written, from, data)
+            .map_err(|_| Error::config("REFERENCE_NOT_FOUND", "an optionsFrom entry names neither a Secret nor a ConfigMap"))?;
+        for (name, value) in &mut options {
+            if LOCATIONS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                *value = self.location(value)?;
+            }
+        }
+        Ok(options)
+    }
+
+    fn checkpoint(&self, task: &str, query: &QuerySpec, sink: &SinkDefinition) -> Result<String> {
+        let below = |root: &str| format!("{}/{}/{}/{task}/{}", root.trim_end_matches('/'), self.around.namespace, self.around.job, query.name);
+        if let Some(location) = &query.checkpoint_location {
+            return self.location(location);
+        }
+        if let Some(root) = &self.spec.checkpoint_root {
+            return self.location(&below(root));
+        }
+        if Format::find(&sink.format, Role::Sink).is_ok_and(Format::takes_temporary_checkpoint) {
+            return Ok(below(self.around.temporary_root));
+        }
+        Err(Error::config(
+            "CHECKPOINT_LOCATION_MISSING",
+            "checkpointLocation must be specified: write it in the query, or checkpointRoot in the spec",
+        ))
+    }
+
+    /// A location as the user writes it; `/Volumes/<catalog>/...` goes through the catalogs.
+    fn location(&self, location: &str) -> Result<String> {
+        let Some(rest) = location.strip_prefix("/Volumes/") else { return Ok(location.to_owned()) };
+        let (name, below) = rest.split_once('/').unwrap_or((rest, ""));
+        let volumes = self.catalog(name)?.volumes.as_deref().ok_or_else(|| {
+            Error::config(
+                "CATALOG_WITHOUT_VOLUMES",
+                format!("{location}: the catalog {name} has no volumes; add volumes: <location> to it"),
+            )
+        })?;
+        Ok(format!("{}/{below}", volumes.trim_end_matches('/')))
+    }
+
+    /// `catalog.schema.table`, `schema.table` or `table`, below the warehouse.
+    fn table_path(&self, table: &str) -> Result<String> {
+        let parts: Vec<&str> = table.split('.').map(|part| part.trim_matches('`')).collect();
+        let (catalog, schema, name) = match parts[..] {
+            [name] => (self.default_catalog()?, "default", name),
+            [schema, name] => (self.default_catalog()?, schema, name),
+            [catalog, schema, name] => (self.catalog(catalog)?, schema, name),
+            _ => {
+                return Err(Error::config("INVALID_TABLE_NAME", format!("'{table}' is not a table name; write catalog.schema.table")));
+            }
+        };
+        let warehouse = catalog.warehouse.trim_end_matches('/');
+        Ok(format!("{warehouse}/{schema}/{name}"))
+    }
+
+    fn default_catalog(&self) -> Result<&CatalogSpec> {
+        self.spec.catalogs.first().ok_or_else(|| {
+            Error::config("CATALOG_NOT_FOUND", "a table by name needs a catalog; add catalogs: [{name, warehouse}] to the spec")
+        })
+    }
+
+    fn catalog(&self, name: &str) -> Result<&CatalogSpec> {
+        self.spec.catalogs.iter().find(|catalog| catalog.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.spec.catalogs.iter().map(|c| c.name.as_str()).collect();
+            Error::config("CATALOG_NOT_FOUND", format!("there is no catalog {name}; the catalogs are [{}]", known.join(", ")))
+        })
+    }
+}
+
+/// The settings that SQL knows.
+pub fn sql_conf(session: &SessionConf) -> SqlConf {
+    SqlConf {
+        ansi: session.ansi_enabled,
+        time_zone: session.session_time_zone.clone(),
+        case_sensitive: session.case_sensitive,
+        ..SqlConf::default()
+    }
+}
