@@ -129,9 +129,9 @@ mod tests {
         json!({
             "trigger": {"continuous": {}},
             "tasks": [
-                {"name": "a", "queries": [{"name": "q", "sources": [{"name": "s", "format": "rate"}],
+                {"name": "a", "queries": [{"name": "q", "sql": "SELECT * FROM s", "sources": [{"name": "s", "format": "rate"}],
                     "sink": {"format": "noop"}, "trigger": {"processingTime": "1 minute"}}]},
-                {"name": "b", "queries": [{"name": "q", "sources": [{"name": "s", "format": "rate"}], "sink": {"format": "noop"}}]},
+                {"name": "b", "queries": [{"name": "q", "sql": "SELECT * FROM s", "sources": [{"name": "s", "format": "rate"}], "sink": {"format": "noop"}}]},
             ],
         })
     }

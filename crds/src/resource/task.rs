@@ -61,10 +61,9 @@ pub struct QuerySpec {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub observe: Vec<ObserveSpec>,
-    /// The SELECT whose rows go to the sink. Default: all columns of the last view, or of the only source.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The SELECT whose rows go to the sink.
     #[schemars(length(min = 1, max = 32768))]
-    pub sql: Option<String>,
+    pub sql: String,
     /// Where the rows go.
     pub sink: SinkSpec,
     /// Which rows of a changed result are written: only new ones, changed ones, or all.
@@ -102,10 +101,9 @@ pub struct ObserveSpec {
     /// Name of the observation in observedMetrics.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z_][A-Za-z0-9_]*$"))]
     pub name: String,
-    /// The view, source or table whose rows are observed. Default: the rows that go to the sink.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The view, source or table whose rows are observed.
     #[schemars(length(min = 1, max = 63))]
-    pub view: Option<String>,
+    pub view: String,
     /// The aggregates.
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]

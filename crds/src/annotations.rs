@@ -1,0 +1,12 @@
+//! The annotations that people and tools may set on a `StreamingJob`.
+
+/// Starts one run now, or ends a backoff; the value is a token, the handled one is in status.
+pub const RUN_NOW: &str = "weir.dev/run-now";
+/// A human vouches that the pod of this epoch is gone.
+pub const CONFIRM_TERMINATED: &str = "weir.dev/confirm-terminated";
+/// Takes over another owner's checkpoint whose highest claim is this epoch.
+pub const ADOPT_CHECKPOINT: &str = "weir.dev/adopt-checkpoint";
+/// `"true"`: the operator writes nothing but status.
+pub const PAUSED: &str = "weir.dev/paused";
+/// `"true"`: delete without waiting for a batch boundary.
+pub const SKIP_GRACEFUL_STOP: &str = "weir.dev/skip-graceful-stop";

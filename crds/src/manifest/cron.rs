@@ -1,0 +1,117 @@
+//! The five fields of a cron expression, checked; Quartz's form is refused with its translation.
+//!
+//! Only the form is judged here; when the ticks are is the supervisor's business.
+
+/// Checks an expression. The error says what to write.
+pub(super) fn check(expression: &str) -> Result<(), String> {
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    if expression.trim_start().starts_with('@') {
+        return Err("write five fields, for example `0 3 * * *`: minute, hour, day of month, month, day of week".to_owned());
+    }
+    if (fields.len() == 6 || fields.len() == 7) && fields[0].parse::<u32>().is_ok() || fields.contains(&"?") {
+        return Err(quartz(&fields));
+    }
+    if fields.len() != 5 {
+        return Err(format!(
+            "has {} fields; write five: minute, hour, day of month, month, day of week, for example `0 3 * * *`",
+            fields.len()
+        ));
+    }
+    let bounds: [(&str, u32, u32, &[&str]); 5] = [
+        ("minute", 0, 59, &[]),
+        ("hour", 0, 23, &[]),
+        ("day of month", 1, 31, &[]),
+        ("month", 1, 12, &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]),
+        ("day of week", 0, 7, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
+    ];
+    for (field, (name, least, most, words)) in fields.iter().zip(bounds) {
+        if !field.split(',').all(|part| part_is_valid(part, least, most, words)) {
+            return Err(format!("`{field}` is not a {name} ({least} to {most}, with *, lists, ranges and steps)"));
+        }
+    }
+    Ok(())
+}
+
+fn part_is_valid(part: &str, least: u32, most: u32, words: &[&str]) -> bool {
+    let (range, step) = match part.split_once('/') {
+        Some((range, step)) => (range, Some(step)),
+        None => (part, None),
+    };
+    if step.is_some_and(|step| !step.parse::<u32>().is_ok_and(|step| step >= 1)) {
+        return false;
+    }
+    let number = |text: &str| {
+        let lower = text.to_ascii_lowercase();
+        let by_word = words.iter().position(|word| *word == lower).and_then(|at| u32::try_from(at).ok()).map(|at| at + least);
+        by_word.or_else(|| text.parse::<u32>().ok()).filter(|value| (least..=most).contains(value))
+    };
+    match range.split_once('-') {
+        Some((from, to)) => matches!((number(from), number(to)), (Some(from), Some(to)) if from <= to),
+        None => range == "*" || number(range).is_some(),
+    }
+}
+
+/// Quartz has seconds first and `?`, counts weekdays from 1 = Sunday, and may end with a year.
+fn quartz(fields: &[&str]) -> String {
+    let plain = "write five fields: minute, hour, day of month, month, day of week, for example `0 3 * * *`";
+    if fields.len() < 6 {
+        return format!("`?` is Quartz's; use `*`: {plain}");
+    }
+    let weekday = |field: &str| -> Option<String> {
+        let mut out = String::new();
+        for c in field.chars() {
+            match c {
+                '1'..='7' => out.push(char::from(c as u8 - 1)),
+                '#' | 'L' | 'l' if !field.chars().any(|c| c.is_ascii_lowercase()) => return None,
+                other => out.push(other),
+            }
+        }
+        Some(out)
+    };
+    let five: Option<Vec<String>> = fields[1..6]
+        .iter()
+        .enumerate()
+        .map(|(index, field)| match *field {
+            "?" => Some("*".to_owned()),
+            field if index == 4 && !field.chars().any(|c| c.is_ascii_alphabetic()) => weekday(field),
+            field => Some(field.to_owned()),
+        })
+        .collect();
+    let translated = five.map(|fields| fields.join(" ")).filter(|five| check(five).is_ok());
+    match translated {
+        Some(five) => format!("this is Quartz's form with seconds first; write `{five}`"),
+        None => format!("this is Quartz's form with seconds first; {plain}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn five_fields_are_accepted() {
+        for text in ["0 3 * * *", "*/5 0-6,22 1,15 jan-mar MON-FRI", "59 23 31 12 7"] {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+        for text in ["", "60 * * * *", "* * * *", "*/0 * * * *", "5-1 * * * *", "@hourly", "a b c d e"] {
+            assert!(check(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn quartz_is_translated() {
+        assert!(check("0 0 3 * * ?").unwrap_err().contains("`0 3 * * *`"));
+        assert!(check("0 30 4 ? * 2-6").unwrap_err().contains("`30 4 * * 1-5`"));
+        assert!(check("0 0 12 ? * MON 2027").unwrap_err().contains("`0 12 * * MON`"));
+        assert!(check("0 0 12 ? * 6#3").unwrap_err().contains("five fields"));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "[ 0-9*/,?#La-z-]{0,24}") {
+            let _ = check(&text);
+        }
+    }
+}
