@@ -10,13 +10,15 @@
 //!
 //! 1. Look: fill an [`Observed`], one [`observed::Slot`] per task.
 //! 2. `let plan = decide(&desired, &observed, &memory, now, &mut draw);`
-//! 3. Store `plan.memory` (atomically; in a cluster with the `resourceVersion`
-//!    just read). If that fails, forget the plan and begin at 1.
+//! 3. If [`Memory::needs_storing`], store `plan.memory` (atomically; in a cluster
+//!    with the `resourceVersion` just read). If that fails, forget the plan and
+//!    begin at 1.
 //! 4. Carry out `plan.actions`, publish `plan.events`, show
 //!    [`status`](status::status()).
-//! 5. If `plan.finished` is set, end. Else, if there were actions, begin at 1
-//!    at once; if not, wait for an observation, a change of the manifest, or
-//!    `plan.wake_at`.
+//! 5. If `plan.finished` is set, end. Else, if all actions could be carried out,
+//!    begin at 1 at once; if there were none, or one failed (an API that does
+//!    not answer), wait for an observation, a change of the manifest, or
+//!    `plan.wake_at`, which comes soon while an effect is awaited.
 //!
 //! Whoever dies between any two of these steps loses nothing: actions are given
 //! again until their effect is seen, and each is harmless when repeated.

@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 
 mod run;
 
-pub use run::{Disruptions, ExitSummary, RunMemory, RunStop, StopCause, TaskMemory, TaskState, TaskStop, TaskStopGoal};
+pub use run::{ConfigOrder, Disruptions, ExitSummary, RunMemory, RunStop, StopCause, TaskMemory, TaskState, TaskStop, TaskStopGoal};
 
 /// The version of the document that this crate writes.
 pub const MEMORY_VERSION: u32 = 1;
@@ -289,6 +289,15 @@ impl Memory {
             return Err(MemoryError::Newer { found: memory.version });
         }
         Ok(memory)
+    }
+
+    /// Whether this must be stored before the plan's actions, given what is stored already.
+    ///
+    /// `health` alone may wait: it changes with every batch, and losing some of it only delays
+    /// the health conditions. A flip of one of those is in `conditions` and must be stored.
+    pub fn needs_storing(&self, stored: &Memory) -> bool {
+        let bare = |memory: &Memory| Memory { health: HealthMemory::default(), ..memory.clone() };
+        bare(self) != bare(stored)
     }
 
     /// The document to store.

@@ -257,3 +257,41 @@ fn a_silent_node_is_waited_for_or_replaced_by_policy() {
     assert!(stage.settle().is_empty());
     assert_eq!(starts(&stage.wait(seconds(30))), [("a", 3)]);
 }
+
+#[test]
+fn live_settings_that_are_not_confirmed_are_sent_again_at_a_pace() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    edit(&mut stage, "r1", &[]);
+    assert!(matches!(stage.step().actions[..], [Action::ApplyLiveConfig { .. }]));
+    stage.now = weir_supervisor::time::after(stage.now, seconds(1));
+    assert!(stage.step().actions.is_empty(), "not a busy loop");
+    assert_eq!(stage.wake_in(), Some(seconds(4)));
+    stage.now = weir_supervisor::time::after(stage.now, seconds(4));
+    assert!(matches!(stage.step().actions[..], [Action::ApplyLiveConfig { .. }]));
+}
+
+#[test]
+fn health_alone_need_not_be_stored() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    stage.facts("a", |query| query.input_available = true);
+    let before = stage.memory.clone();
+    stage.settle();
+    // The first answer flips conditions, later ones only move windows.
+    assert!(stage.memory.needs_storing(&before));
+    let before = stage.memory.clone();
+    let batch = weir_supervisor::observed::BatchFacts {
+        id: 1,
+        duration: seconds(1),
+        trigger_interval: seconds(1),
+        previous_had_data: true,
+        input_rows_per_second: 1.0,
+        processed_rows_per_second: 1.0,
+        costliest_stage: String::new(),
+    };
+    stage.facts("a", |query| query.recent_batches = vec![batch]);
+    stage.settle();
+    assert_ne!(stage.memory, before);
+    assert!(!stage.memory.needs_storing(&before));
+}

@@ -3,7 +3,8 @@
 //! Level-triggered: an order is given as long as its effect is not visible, so
 //! a shell that died between storing and acting loses nothing. An instance
 //! that no task of the run calls its own is a stranger: it is stopped, and its
-//! remains are cleared once somebody needs the slot or its task is gone.
+//! remains are cleared once somebody needs the slot or its task is gone. Only live
+//! settings, whose delivery may fail for long, are repeated at a pace.
 
 use crate::decide::Pass;
 use crate::decide::tasks::may_replace_lost;
@@ -78,6 +79,9 @@ fn stop_by(pass: &Pass<'_>, name: &str, instance: &Instance, deadline: Timestamp
 
 fn live_config(pass: &Pass<'_>, name: &str, instance: &Instance, task: &TaskMemory) -> Option<Action> {
     let generation = pass.desired.generation;
-    let due = instance.phase == Phase::Ready && task.state == TaskState::Running && instance.config_generation != generation;
+    let due = instance.phase == Phase::Ready
+        && task.state == TaskState::Running
+        && instance.config_generation != generation
+        && task.config_order.is_some_and(|order| order.at == pass.now);
     due.then(|| Action::ApplyLiveConfig { task: name.to_owned(), epoch: instance.epoch, generation })
 }

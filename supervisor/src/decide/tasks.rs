@@ -7,12 +7,14 @@
 
 use crate::decide::{Pass, outcomes};
 use crate::health;
-use crate::memory::{RunCause, RunMemory, Stall, StallEnd, TaskMemory, TaskState, TaskStop, TaskStopGoal};
+use crate::memory::{ConfigOrder, RunCause, RunMemory, Stall, StallEnd, TaskMemory, TaskState, TaskStop, TaskStopGoal};
 use crate::observed::{Instance, Phase, Slot, StartObstacle};
 use crate::time::{Timestamp, after, elapsed};
 
 /// How long a node may be silent before its tasks are judged.
 pub(super) const NODE_GRACE: std::time::Duration = std::time::Duration::from_secs(30);
+/// How soon settings that were not confirmed are sent again.
+pub(super) const CONFIG_PACE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Moves every task of the run by what its slot shows.
 pub(super) fn observe(pass: &mut Pass<'_>) {
@@ -121,12 +123,28 @@ fn ready(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &Inst
         task.failures = 0;
         task.disruptions.count = 0;
     }
+    order_config(pass, task, instance);
     let silent = health::without_progress(&pass.memory.health, name, task, instance, pass.now);
     if let Some(silent) = silent.filter(|silent| silent.lasted >= pass.desired.rules.health.fail_after) {
         if !pass.desired.paused {
             let message = format!("query {}: no batch was committed for failAfter although input was there", silent.query);
             give_up(pass, task, RunCause::Application, "NoProgress", message);
         }
+    }
+}
+
+/// Orders the settings of a newer generation, and again at a pace while they are not confirmed.
+fn order_config(pass: &Pass<'_>, task: &mut TaskMemory, instance: &Instance) {
+    let generation = pass.desired.generation;
+    if instance.config_generation == generation {
+        task.config_order = None;
+        return;
+    }
+    let recent = task
+        .config_order
+        .is_some_and(|order| order.generation == generation && elapsed(order.at, pass.now) < CONFIG_PACE && order.at <= pass.now);
+    if !recent && !pass.desired.paused {
+        task.config_order = Some(ConfigOrder { generation, at: pass.now });
     }
 }
 

@@ -77,6 +77,7 @@ fn of_run(pass: &Pass<'_>, run: &RunMemory, due: &mut Vec<Timestamp>) {
 
 fn of_task(pass: &Pass<'_>, name: &str, task: &TaskMemory, instance: Option<&Instance>, due: &mut Vec<Timestamp>) {
     due.extend(task.next_retry);
+    due.extend(task.config_order.map(|order| after(order.at, tasks::CONFIG_PACE)));
     due.extend(task.stop.as_ref().map(|stop| stop.deadline));
     match (task.state, instance) {
         (TaskState::Starting, Some(instance)) => due.push(tasks::start_deadline(pass, task, instance)),

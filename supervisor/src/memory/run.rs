@@ -108,6 +108,9 @@ pub struct TaskMemory {
     /// Whether it waits because it failed, rather than for a disruption.
     #[serde(default)]
     pub waits_after_failure: bool,
+    /// The newest order to take over settings that disrupt nothing.
+    #[serde(default)]
+    pub config_order: Option<ConfigOrder>,
     /// The order to stop it.
     #[serde(default)]
     pub stop: Option<TaskStop>,
@@ -166,6 +169,15 @@ pub enum TaskStopGoal {
         /// For people.
         message: String,
     },
+}
+
+/// An order to take over settings; remembered so that an unanswered one is repeated at a pace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigOrder {
+    /// The generation whose settings they are.
+    pub generation: i64,
+    /// When it was given.
+    pub at: Timestamp,
 }
 
 /// Disruptions of late; their number drives their own backoff.
@@ -235,6 +247,7 @@ impl TaskMemory {
             ready_since: None,
             next_retry: None,
             waits_after_failure: false,
+            config_order: None,
             stop: None,
             disruptions: Disruptions::default(),
             last_exit: None,
@@ -274,6 +287,7 @@ impl TaskMemory {
         self.ready_since = None;
         self.next_retry = None;
         self.waits_after_failure = false;
+        self.config_order = None;
         self.stop = None;
     }
 }
