@@ -43,11 +43,6 @@ pub fn invalid_option(name: &str, value: &str, expected: &str) -> Error {
     Error::config("INVALID_OPTION_VALUE", format!("the Kafka option {name} is '{value}': {expected}"))
 }
 
-/// An option that Spark and Weir refuse.
-pub fn unsupported_option(name: &str, why: &str) -> Error {
-    Error::config("UNSUPPORTED_OPTION", format!("the Kafka option '{name}' is not supported: {why}"))
-}
-
 /// `t-0, t-1`.
 pub fn names<'a>(partitions: impl IntoIterator<Item = &'a TopicPartition>) -> String {
     partitions.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")

@@ -156,7 +156,7 @@ impl Lookup {
             let mut asked = TopicPartitionList::with_capacity(partitions.len());
             for partition in partitions {
                 asked
-                    .add_partition_offset(&partition.topic, partition.partition, KafkaOffset::Offset(time(partition)))
+                    .add_partition_offset(&partition.topic, partition.partition, KafkaOffset::from_raw(time(partition)))
                     .map_err(Trouble::Client)?;
             }
             let answered = self.consumer.offsets_for_times(asked, REQUEST_TIMEOUT).map_err(Trouble::Client)?;

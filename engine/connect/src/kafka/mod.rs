@@ -21,6 +21,8 @@ mod pool;
 mod properties;
 mod reader;
 mod rows;
+mod sink;
+mod sink_columns;
 mod source;
 mod starting;
 
@@ -28,5 +30,6 @@ pub use offsets::{PartitionOffsets, TopicPartition};
 pub use options::{DataLoss, GroupId, HeaderColumn, KafkaSourceOptions, RateLimits, TopicSelection};
 pub use plan::OffsetRange;
 pub use properties::ClientSettings;
+pub use sink::{KafkaSink, KafkaSinkOptions};
 pub use source::KafkaSource;
 pub use starting::{StartingOffsets, TimestampMiss};

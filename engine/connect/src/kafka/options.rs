@@ -1,20 +1,21 @@
-//! The options of a Kafka source, parsed once into typed values.
+//! The options of a Kafka source as the connector uses them.
 //!
-//! Names are matched without regard to case, as Spark does; `kafka.*` goes to
-//! the client settings. Every refusal names the option, the value and what to
-//! write instead. Asks no broker.
+//! `weir-crds` has parsed and checked the strings; here they become what the
+//! connector's own types say. Only what needs a pattern engine or the session
+//! is checked here. Asks no broker.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_core::{Error, Result};
 use weir_crds::duration::{TimeUnit, parse_time_string};
+use weir_crds::options::{Offsets, ParsedOptions};
 
 use super::errors;
-use super::offsets::{self, TopicPartition};
+use super::offsets::{PartitionOffsets, TopicPartition};
 use super::pattern::TopicPattern;
 use super::plan::GroupIdSet;
-use super::properties::{self, ClientKind, ClientSettings};
+use super::properties::ClientSettings;
 use super::starting::{StartingOffsets, TimestampMiss};
 
 /// `assign`, `subscribe` or `subscribePattern`.
@@ -106,180 +107,89 @@ pub struct KafkaSourceOptions {
 }
 
 impl KafkaSourceOptions {
-    /// Reads the option map of a source; `conf` holds the session's Spark settings.
-    pub fn parse(options: &BTreeMap<String, String>, conf: &BTreeMap<String, String>) -> Result<Self> {
-        let given = Given::new(options);
-        let topics = topic_selection(&given)?;
-        refuse_ends(&given)?;
-        let client = properties::translate(&given.client, ClientKind::Consumer)?;
-        if client.servers().is_empty() {
-            return Err(Error::config(
-                "MISSING_OPTION",
-                "the option kafka.bootstrap.servers must be set for a Kafka source: a list such as host1:9092,host2:9092",
-            ));
-        }
-        let limits = rate_limits(&given)?;
-        let default_timeout = match conf.get("spark.network.timeout") {
-            Some(text) => {
-                parse_time_string(text, TimeUnit::Seconds).map_err(|why| errors::invalid_option("spark.network.timeout", text, &why))?
-            }
-            None => Duration::from_secs(120),
-        };
+    /// Takes over parsed options; `conf` holds the session's Spark settings.
+    pub fn from_parsed(parsed: &ParsedOptions, conf: &BTreeMap<String, String>) -> Result<Self> {
+        let client = ClientSettings::new(parsed.kafka_client().clone());
         let group = match client.get("group.id") {
             Some(id) => GroupId::Fixed(id.to_owned()),
-            None => GroupId::Prefix(given.text("groupIdPrefix").unwrap_or("spark-kafka-source").to_owned()),
+            None => GroupId::Prefix(parsed.str("groupIdPrefix")),
         };
+        let attempts = u32::try_from(parsed.i64("fetchOffset.numRetries")).unwrap_or(u32::MAX).max(1);
         Ok(Self {
-            topics,
-            starting: starting_offsets(&given)?,
-            limits,
-            min_partitions: given.positive("minPartitions")?,
-            max_records_per_partition: given.positive("maxRecordsPerPartition")?,
-            data_loss: if given.flag("failOnDataLoss", true)? { DataLoss::Fail } else { DataLoss::Warn },
-            headers: if given.flag("includeHeaders", false)? { HeaderColumn::Included } else { HeaderColumn::Left },
+            topics: topic_selection(parsed)?,
+            starting: starting_offsets(parsed),
+            limits: RateLimits {
+                max: natural(parsed, "maxOffsetsPerTrigger"),
+                min: natural(parsed, "minOffsetsPerTrigger"),
+                max_delay_ms: i64::try_from(parsed.duration("maxTriggerDelay").as_millis()).unwrap_or(i64::MAX),
+            },
+            min_partitions: natural(parsed, "minPartitions"),
+            max_records_per_partition: natural(parsed, "maxRecordsPerPartition"),
+            data_loss: if parsed.bool("failOnDataLoss") { DataLoss::Fail } else { DataLoss::Warn },
+            headers: if parsed.bool("includeHeaders") { HeaderColumn::Included } else { HeaderColumn::Left },
             group,
-            poll_timeout: given.number("kafkaConsumer.pollTimeoutMs")?.map_or(default_timeout, Duration::from_millis),
-            fetch_attempts: given.number("fetchOffset.numRetries")?.map_or(3, |n| u32::try_from(n).unwrap_or(u32::MAX)).max(1),
-            fetch_interval: given.number("fetchOffset.retryIntervalMs")?.map_or(Duration::from_secs(1), Duration::from_millis),
+            poll_timeout: poll_timeout(parsed, conf)?,
+            fetch_attempts: attempts,
+            fetch_interval: milliseconds(parsed, "fetchOffset.retryIntervalMs"),
             client,
         })
     }
 }
 
-/// Options by lower-case name, the client's apart.
-pub(super) struct Given {
-    own: BTreeMap<String, String>,
-    /// `kafka.*` without the prefix.
-    pub(super) client: BTreeMap<String, String>,
+fn natural(parsed: &ParsedOptions, name: &str) -> Option<u64> {
+    parsed.opt_i64(name).and_then(|number| u64::try_from(number).ok())
 }
 
-impl Given {
-    pub(super) fn new(options: &BTreeMap<String, String>) -> Self {
-        let mut given = Self { own: BTreeMap::new(), client: BTreeMap::new() };
-        for (name, value) in options {
-            let lower = name.to_ascii_lowercase();
-            match lower.strip_prefix("kafka.") {
-                Some(client) => given.client.insert(client.to_owned(), value.clone()),
-                None => given.own.insert(lower, value.clone()),
-            };
+fn milliseconds(parsed: &ParsedOptions, name: &str) -> Duration {
+    Duration::from_millis(natural(parsed, name).unwrap_or_default())
+}
+
+/// `kafkaConsumer.pollTimeoutMs`, else `spark.network.timeout`, else the table's default.
+fn poll_timeout(parsed: &ParsedOptions, conf: &BTreeMap<String, String>) -> Result<Duration> {
+    match conf.get("spark.network.timeout") {
+        Some(text) if !parsed.is_given("kafkaConsumer.pollTimeoutMs") => {
+            parse_time_string(text, TimeUnit::Seconds).map_err(|why| errors::invalid_option("spark.network.timeout", text, &why))
         }
-        given
+        _ => Ok(milliseconds(parsed, "kafkaConsumer.pollTimeoutMs")),
     }
+}
 
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.own.get(&name.to_ascii_lowercase()).map(String::as_str)
+fn topic_selection(parsed: &ParsedOptions) -> Result<TopicSelection> {
+    if let Some(pattern) = parsed.opt_str("subscribePattern") {
+        return Ok(TopicSelection::Pattern(TopicPattern::parse(pattern.trim())?));
     }
-
-    fn number(&self, name: &str) -> Result<Option<u64>> {
-        let parse = |text: &str| text.trim().parse().map_err(|_| errors::invalid_option(name, text, "write a whole number of 0 or more"));
-        self.text(name).map(parse).transpose()
+    if let Some(topics) = parsed.opt_partitions("assign") {
+        let partitions =
+            topics.iter().flat_map(|(topic, numbers)| numbers.iter().map(|number| TopicPartition::new(topic.as_str(), *number)));
+        return Ok(TopicSelection::Assign(partitions.collect()));
     }
-
-    fn positive(&self, name: &str) -> Result<Option<u64>> {
-        match self.number(name)? {
-            Some(0) => Err(errors::invalid_option(name, "0", &format!("{name} must be positive"))),
-            other => Ok(other),
+    match parsed.list("subscribe") {
+        topics if topics.is_empty() => {
+            Err(Error::config("MISSING_OPTION", "one of the options subscribe, subscribePattern, assign must be set for a Kafka source"))
         }
-    }
-
-    fn flag(&self, name: &str, default: bool) -> Result<bool> {
-        match self.text(name) {
-            None => Ok(default),
-            Some(text) if text.eq_ignore_ascii_case("true") => Ok(true),
-            Some(text) if text.eq_ignore_ascii_case("false") => Ok(false),
-            Some(text) => Err(errors::invalid_option(name, text, "write true or false")),
-        }
+        topics => Ok(TopicSelection::Subscribe(topics)),
     }
 }
 
-fn topic_selection(given: &Given) -> Result<TopicSelection> {
-    let all = "subscribe, subscribePattern, assign";
-    let found = (given.text("assign"), given.text("subscribe"), given.text("subscribePattern"));
-    match found {
-        (Some(assign), None, None) => assigned(assign),
-        (None, Some(subscribe), None) => {
-            let topics: Vec<String> = subscribe.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect();
-            if topics.is_empty() {
-                return Err(errors::invalid_option("subscribe", subscribe, "write a topic, or several separated by commas"));
-            }
-            Ok(TopicSelection::Subscribe(topics))
-        }
-        (None, None, Some(pattern)) => Ok(TopicSelection::Pattern(TopicPattern::parse(pattern.trim())?)),
-        (None, None, None) => Err(Error::config("MISSING_OPTION", format!("one of the options {all} must be set for a Kafka source"))),
-        _ => Err(Error::config("CONFLICTING_OPTIONS", format!("only one of the options {all} can be set for a Kafka source"))),
-    }
-}
-
-fn assigned(text: &str) -> Result<TopicSelection> {
-    let refused = || errors::invalid_option("assign", text, r#"write partitions by topic, for example {"topicA":[0,1],"topicB":[2]}"#);
-    // In the order written, which is the order of Spark's description.
-    let topics: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).map_err(|_| refused())?;
-    let mut partitions = Vec::new();
-    for (topic, numbers) in topics {
-        let numbers: Vec<i32> = serde_json::from_value(numbers).map_err(|_| refused())?;
-        partitions.extend(numbers.into_iter().map(|number| TopicPartition::new(topic.as_str(), number)));
-    }
-    if partitions.is_empty() { Err(refused()) } else { Ok(TopicSelection::Assign(partitions)) }
-}
-
-fn refuse_ends(given: &Given) -> Result<()> {
-    for name in ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"] {
-        if let Some(value) = given.text(name) {
-            return Err(errors::invalid_option(
-                name,
-                value,
-                "an end is not valid in a streaming query; use the trigger availableNow to stop at what is there",
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn rate_limits(given: &Given) -> Result<RateLimits> {
-    let (min, max) = (given.number("minOffsetsPerTrigger")?, given.number("maxOffsetsPerTrigger")?);
-    if let (Some(min), Some(max)) = (min, max)
-        && min > max
-    {
-        return Err(Error::config(
-            "CONFLICTING_OPTIONS",
-            format!("minOffsetsPerTrigger ({min}) is higher than maxOffsetsPerTrigger ({max})"),
-        ));
-    }
-    let text = given.text("maxTriggerDelay").unwrap_or("15m");
-    let delay = parse_time_string(text, TimeUnit::Milliseconds).map_err(|why| errors::invalid_option("maxTriggerDelay", text, &why))?;
-    Ok(RateLimits { max, min, max_delay_ms: i64::try_from(delay.as_millis()).unwrap_or(i64::MAX) })
-}
-
-fn starting_offsets(given: &Given) -> Result<StartingOffsets> {
-    let miss = match given.text("startingOffsetsByTimestampStrategy") {
-        None => TimestampMiss::Error,
-        Some(text) if text.eq_ignore_ascii_case("error") => TimestampMiss::Error,
-        Some(text) if text.eq_ignore_ascii_case("latest") => TimestampMiss::Latest,
-        Some(text) => return Err(errors::invalid_option("startingOffsetsByTimestampStrategy", text, "write error or latest")),
+fn starting_offsets(parsed: &ParsedOptions) -> StartingOffsets {
+    let miss = match parsed.str("startingOffsetsByTimestampStrategy").as_str() {
+        "latest" => TimestampMiss::Latest,
+        _ => TimestampMiss::Error,
     };
-    if let Some(text) = given.text("startingTimestamp") {
-        let time = text
-            .trim()
-            .parse()
-            .map_err(|_| errors::invalid_option("startingTimestamp", text, "write milliseconds since 1970, for example 1717236000000"))?;
-        return Ok(StartingOffsets::Timestamp(time, miss));
+    if let Some(time) = parsed.opt_i64("startingTimestamp") {
+        return StartingOffsets::Timestamp(time, miss);
     }
-    if let Some(text) = given.text("startingOffsetsByTimestamp") {
-        let times = offsets::parse(text).map_err(|why| errors::invalid_option("startingOffsetsByTimestamp", text, &why))?;
-        return Ok(StartingOffsets::ByTimestamp(times, miss));
+    if let Some(Offsets::Specific(times)) = parsed.opt_offsets("startingOffsetsByTimestamp") {
+        return StartingOffsets::ByTimestamp(by_partition(&times), miss);
     }
-    match given.text("startingOffsets").unwrap_or("latest").trim() {
-        text if text.eq_ignore_ascii_case("latest") => Ok(StartingOffsets::Latest),
-        text if text.eq_ignore_ascii_case("earliest") => Ok(StartingOffsets::Earliest),
-        text => {
-            let refused = |why: &str| {
-                errors::invalid_option("startingOffsets", text, &format!("write earliest, latest, or offsets by partition; {why}"))
-            };
-            let offsets = offsets::parse(text).map_err(|why| refused(&why))?;
-            if offsets.values().any(|offset| *offset < -2) {
-                return Err(refused("an offset is 0 or more, -1 for latest or -2 for earliest"));
-            }
-            Ok(StartingOffsets::Specific(offsets))
-        }
+    match parsed.opt_offsets("startingOffsets") {
+        Some(Offsets::Earliest) => StartingOffsets::Earliest,
+        Some(Offsets::Specific(specified)) => StartingOffsets::Specific(by_partition(&specified)),
+        Some(Offsets::Latest) | None => StartingOffsets::Latest,
     }
+}
+
+fn by_partition(topics: &BTreeMap<String, BTreeMap<i32, i64>>) -> PartitionOffsets {
+    let entries = topics.iter().flat_map(|(topic, partitions)| partitions.iter().map(move |(number, value)| (topic, *number, *value)));
+    entries.map(|(topic, number, value)| (TopicPartition::new(topic.as_str(), number), value)).collect()
 }

@@ -39,7 +39,7 @@ impl OldestUnread {
             ("auto.offset.reset", "earliest"),
             ("queued.min.messages", "1"),
             ("queued.max.messages.kbytes", "1024"),
-            ("fetch.message.max.bytes", "16384"),
+            ("max.partition.fetch.bytes", "16384"),
         ];
         Self { config: options.client.config(&defaults, &forced), consumer: None, known: BTreeMap::new() }
     }
@@ -76,8 +76,9 @@ impl OldestUnread {
             let Some(Ok(message)) = consumer.poll(left) else { continue };
             let found = wanted.iter().find(|(p, _)| &*p.topic == message.topic() && p.partition == message.partition());
             if let (Some((partition, offset)), Some(time)) = (found, message.timestamp().to_millis())
-                && self.known.insert((*partition).clone(), (*offset, time)).is_none()
+                && !self.known.contains_key(*partition)
             {
+                self.known.insert((*partition).clone(), (*offset, time));
                 missing -= 1;
             }
         }

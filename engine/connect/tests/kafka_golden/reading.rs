@@ -1,0 +1,152 @@
+//! Reading: slices, projections, large and strange records, re-reads, new partitions, backlog, throughput.
+
+use std::time::{Duration, Instant};
+
+use arrow::array::{Array, AsArray};
+use serde_json::{Value, json};
+use weir_connect::{ReadLimits, Scan, Source};
+use weir_core::Offset;
+use weir_testkit::kafka::{Message, numbered_messages};
+
+use super::driver::{Checkpoint, read, read_batches};
+use super::scene::{EPOCH_MS, Scene};
+
+const LARGE: usize = 10 * 1024 * 1024;
+
+fn everything() -> Scan {
+    Scan { columns: (0..7).collect(), max_rows: 8192, max_bytes: 1 << 20 }
+}
+
+async fn whole(scene: &Scene, options: Value) -> (weir_connect::kafka::KafkaSource, Offset, Offset) {
+    let mut source = Checkpoint::new().open(&scene.options(&options)).unwrap();
+    let start = source.initial_offset().await.unwrap().unwrap();
+    let end = source.plan(Some(&start), ReadLimits::Apply, EPOCH_MS).await.unwrap().end.unwrap();
+    (source, start, end)
+}
+
+#[tokio::test]
+async fn large_empty_and_binary_records_come_as_they_are() {
+    let scene = Scene::new("strange");
+    scene.broker.create_topic(&scene.topic("t"), 1, &[("max.message.bytes", "12000000")]).unwrap();
+    let large = || Message::of(vec![7_u8; LARGE]);
+    let sent = [large(), Message::of(vec![0xff, 0xfe]), large(), Message::of(""), Message::tombstone("k"), large()];
+    scene.broker.produce(&scene.topic("t"), sent.clone()).unwrap();
+    let (mut source, start, end) = whole(&scene, json!({"subscribe": "t", "startingOffsets": "earliest"})).await;
+    let slices = read_batches(&mut source, &start, &end, &everything()).await.unwrap();
+    assert!(slices.len() >= 3 && slices.iter().all(|slice| slice.num_rows() <= 4), "a large record fills its slice");
+    let values: Vec<Option<Vec<u8>>> = slices
+        .iter()
+        .flat_map(|slice| slice.column(1).as_binary::<i32>().iter().map(|value| value.map(<[u8]>::to_vec)).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(values, sent.map(|message| message.value));
+}
+
+#[tokio::test]
+async fn only_the_columns_asked_for_are_built_and_a_re_read_gives_the_same() {
+    let scene = Scene::new("columns");
+    scene.broker.create_topic(&scene.topic("t"), 3, &[]).unwrap();
+    scene.broker.produce(&scene.topic("t"), numbered_messages(0..3000, 3)).unwrap();
+    let (mut source, start, end) =
+        whole(&scene, json!({"subscribe": "t", "startingOffsets": "earliest", "maxRecordsPerPartition": "300", "minPartitions": "20"}))
+            .await;
+    let counted = read_batches(&mut source, &start, &end, &Scan { columns: vec![], max_rows: 100, max_bytes: 1 << 20 }).await.unwrap();
+    assert_eq!(counted.iter().map(|slice| slice.num_rows()).sum::<usize>(), 3000);
+    assert!(counted.iter().all(|slice| slice.num_columns() == 0 && slice.num_rows() <= 100));
+    let two = read_batches(&mut source, &start, &end, &Scan { columns: vec![1, 4], max_rows: 1000, max_bytes: 1 << 20 }).await.unwrap();
+    let names: Vec<String> = two[0].schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["value", "offset"]);
+    let first = read(&mut source, &start, &end).await.unwrap();
+    let again = read(&mut source, &start, &end).await.unwrap();
+    assert!(first.len() == 3000 && first == again);
+}
+
+#[tokio::test]
+async fn partitions_added_while_running_are_read_from_their_beginning() {
+    let scene = Scene::new("added");
+    let topic = scene.topic("t");
+    scene.broker.create_topic(&topic, 1, &[]).unwrap();
+    scene.broker.produce(&topic, [Message::of("old").partition(0)]).unwrap();
+    let mut checkpoint = Checkpoint::new();
+    let mut source =
+        checkpoint.open(&scene.options(&json!({"subscribe": "t", "startingOffsets": "latest", "maxOffsetsPerTrigger": "10"}))).unwrap();
+    assert!(checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await.unwrap().unwrap().rows.is_empty());
+    scene.broker.add_partitions(&topic, 2).unwrap();
+    scene.broker.produce(&topic, [Message::of("new").partition(1)]).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut values = Vec::new();
+    while values.is_empty() && Instant::now() < deadline {
+        if let Ok(batch) = checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await.unwrap() {
+            values.extend(batch.rows.iter().map(|row| row["value"].clone()));
+        }
+    }
+    assert_eq!(values, [json!("new")]);
+}
+
+#[tokio::test]
+async fn small_batches_one_after_the_other_lose_and_repeat_nothing() {
+    let scene = Scene::new("small");
+    let topic = scene.topic("t");
+    scene.broker.create_topic(&topic, 2, &[]).unwrap();
+    let mut checkpoint = Checkpoint::new();
+    let mut source = checkpoint.open(&scene.options(&json!({"subscribe": "t", "startingOffsets": "earliest"}))).unwrap();
+    let mut seen = Vec::new();
+    for round in 0..20_u64 {
+        scene.broker.produce(&topic, numbered_messages(round * 10..round * 10 + 10, 2)).unwrap();
+        let begun = Instant::now();
+        while let Ok(batch) = checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await.unwrap() {
+            seen.extend(batch.rows.iter().map(|row| row["value"].as_str().unwrap().to_owned()));
+        }
+        println!("round {round}: {:?}", begun.elapsed());
+    }
+    seen.sort();
+    let mut expected: Vec<String> = (0..200).map(|n| format!("{{\"n\":{n}}}")).collect();
+    expected.sort();
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn the_backlog_counts_records_bytes_and_age() {
+    let scene = Scene::new("backlog");
+    let topic = scene.topic("t");
+    scene.broker.create_topic(&topic, 2, &[]).unwrap();
+    let at = |n: i64, partition: i32| Message::of("0123456789").partition(partition).timestamp(EPOCH_MS + n * 1000);
+    scene.broker.produce(&topic, [at(0, 0), at(1, 0), at(2, 0), at(3, 1), at(4, 1)]).unwrap();
+    let mut checkpoint = Checkpoint::new();
+    let options = scene.options(&json!({"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "2"}));
+    let mut source = checkpoint.open(&options).unwrap();
+    let now_ms = EPOCH_MS + 60_000;
+    let batch = checkpoint.next_batch(&mut source, ReadLimits::Apply, now_ms).await.unwrap().unwrap();
+    let backlog = source.backlog(batch.end.as_ref(), now_ms).await.unwrap();
+    assert_eq!((backlog.records, backlog.bytes, backlog.seconds), (Some(3), Some(30), Some(59.0)));
+    let mut end = batch.end;
+    while let Ok(batch) = checkpoint.next_batch(&mut source, ReadLimits::Apply, now_ms).await.unwrap() {
+        end = batch.end;
+    }
+    let backlog = source.backlog(end.as_ref(), now_ms).await.unwrap();
+    assert_eq!((backlog.records, backlog.bytes, backlog.seconds), (Some(0), Some(0), Some(0.0)));
+}
+
+/// `WEIR_KAFKA_RECORDS` sets how many records are read.
+#[tokio::test]
+async fn many_records_are_read_in_slices() {
+    let records: u64 = std::env::var("WEIR_KAFKA_RECORDS").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000);
+    let scene = Scene::new("many");
+    scene.broker.create_topic(&scene.topic("t"), 4, &[]).unwrap();
+    scene.broker.produce(&scene.topic("t"), (0..records).map(|n| Message::of(format!("{n:0200}")).partition((n % 4) as i32))).unwrap();
+    let (mut source, start, end) = whole(&scene, json!({"subscribe": "t", "startingOffsets": "earliest"})).await;
+    let begun = Instant::now();
+    let mut rows = 0;
+    for mut reader in source.partitions(Some(&start), &end, &Scan { columns: vec![1], max_rows: 8192, max_bytes: 4 << 20 }).await.unwrap() {
+        while let Some(slice) = reader.next().await.unwrap() {
+            assert!(slice.num_rows() <= 8192 && slice.column(0).null_count() == 0);
+            rows += slice.num_rows() as u64;
+        }
+        assert_eq!(reader.counters().bytes, records / 4 * 200);
+    }
+    assert_eq!(rows, records);
+    println!(
+        "{records} records of 200 bytes in {:?}: {:.0} rows/s on one thread",
+        begun.elapsed(),
+        rows as f64 / begun.elapsed().as_secs_f64()
+    );
+}
