@@ -54,6 +54,6 @@ copy_jars() {
     local project
     project="$(mktemp -d)"
     cp "$1" "$project/pom.xml"
-    retried mvn -B -q -ntp -f "$project/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$2" -DincludeScope=runtime >&2 || { rm -rf "$project"; return 1; }
+    retried mvn -B -q -ntp -Dstyle.color=never -f "$project/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$2" -DincludeScope=runtime >&2 || { rm -rf "$project"; return 1; }
     rm -rf "$project"
 }

@@ -13,7 +13,7 @@ build() {
     copy_jars "$POM" "$1/jars"
     ls "$1"/jars/delta-spark_*.jar "$1"/jars/spark-sql-kafka-*.jar >/dev/null
     # Installed as a plain folder: a virtual environment knows its own path and could not be renamed afterwards.
-    retried python3 -m pip install --quiet --disable-pip-version-check --no-warn-script-location --target "$1/python" "pyspark==$PYSPARK" >&2
+    retried python3 -m pip install --quiet --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --target "$1/python" "pyspark==$PYSPARK" >&2
 }
 
 cached "$NAME" build

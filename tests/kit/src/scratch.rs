@@ -4,9 +4,10 @@
 //! trees of processes that were killed go when the next test process starts. Logs of failed tests are kept in `test-logs/` of the cache.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
@@ -82,13 +83,24 @@ extern "C" fn run_exit_tasks() {
     let _ = fs::remove_dir_all(own_tree());
 }
 
-/// Removes what killed test processes left, and what an earlier process of our own id did.
+/// Removes what killed test processes left, what an earlier process of our own id did, and old logs.
 fn sweep() {
+    sweep_logs(&setup::cache().join("test-logs"), Duration::from_secs(7 * 24 * 3600));
     let Ok(entries) = fs::read_dir(all_trees()) else { return };
     for entry in entries.flatten() {
         let pid: Option<u32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if pid.is_some_and(|pid| pid == std::process::id() || !process::is_alive(pid)) {
             let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn sweep_logs(folder: &Path, keep: Duration) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let age = entry.metadata().and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age > keep) {
+            let _ = fs::remove_file(entry.path());
         }
     }
 }
@@ -105,6 +117,17 @@ mod tests {
         assert!(path.starts_with(own_tree()) && path.is_dir());
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn old_logs_go_and_new_ones_stay() {
+        let logs = folder("logs").unwrap();
+        for (name, age) in [("old", 7200), ("new", 60)] {
+            let file = fs::File::create(logs.path().join(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
+        }
+        sweep_logs(logs.path(), Duration::from_secs(3600));
+        assert!(!logs.path().join("old").exists() && logs.path().join("new").exists());
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl BrokerOptions {
     }
 }
 
-const FIXED: [(&str, &str); 24] = [
+const FIXED: [(&str, &str); 26] = [
     ("process.roles", "broker,controller"),
     ("node.id", "1"),
     ("controller.listener.names", "CONTROLLER"),
@@ -49,6 +49,9 @@ const FIXED: [(&str, &str); 24] = [
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.min.session.timeout.ms", "1000"),
     ("log.retention.check.interval.ms", "500"),
+    // A broker that was killed can register again when its session is over.
+    ("broker.session.timeout.ms", "3000"),
+    ("broker.heartbeat.interval.ms", "500"),
     ("log.segment.delete.delay.ms", "100"),
     ("log.initial.task.delay.ms", "100"),
     // Tests use old timestamps; who wants retention asks for it in a topic of his own.
