@@ -1,0 +1,20 @@
+//! Weir as its users meet it: the real binary, real Kafka, real disks, with
+//! PySpark as the outside judge.
+//!
+//! One test binary, so that it is linked once. Every test has a folder of its
+//! own, waits on events and ends its processes by id.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod support;
+
+mod checkpoint_damage;
+mod crash;
+mod examples;
+mod golden;
+mod interchange;
+mod local_runner;
+mod memory;
+mod ownership;
+mod refusals;
+mod soak;
