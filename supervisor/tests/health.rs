@@ -97,7 +97,7 @@ fn short_batches_and_batches_after_an_empty_trigger_break_the_row() {
     let breakers = [
         BatchFacts { duration: seconds(1), ..batch(4) },
         BatchFacts { previous_had_data: false, ..batch(4) },
-        BatchFacts { trigger_interval: common::SECOND * 0, duration: std::time::Duration::from_millis(900), ..batch(4) },
+        BatchFacts { trigger_interval: std::time::Duration::ZERO, duration: std::time::Duration::from_millis(900), ..batch(4) },
         BatchFacts { input_rows_per_second: 0.0, processed_rows_per_second: 0.0, ..batch(4) },
     ];
     for breaker in breakers {

@@ -107,10 +107,9 @@ pub(super) fn stop(pass: &mut Pass<'_>, run: &mut RunMemory, cause: StopCause) {
 pub(super) fn judge(pass: &mut Pass<'_>) {
     let Some(mut run) = pass.memory.run.take() else { return };
     follow_readiness(pass, &mut run);
-    if run.stop.is_none() && !pass.desired.paused {
-        if let Some(cause) = lost_cause(pass, &run) {
-            stop(pass, &mut run, cause);
-        }
+    let may_stop = run.stop.is_none() && !pass.desired.paused;
+    if let Some(cause) = lost_cause(pass, &run).filter(|_| may_stop) {
+        stop(pass, &mut run, cause);
     }
     if run.tasks.values().all(|task| task.state.is_over()) {
         finish(pass, &run);

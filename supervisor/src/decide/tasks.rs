@@ -125,11 +125,10 @@ fn ready(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &Inst
     }
     order_config(pass, task, instance);
     let silent = health::without_progress(&pass.memory.health, name, task, instance, pass.now);
-    if let Some(silent) = silent.filter(|silent| silent.lasted >= pass.desired.rules.health.fail_after) {
-        if !pass.desired.paused {
-            let message = format!("query {}: no batch was committed for failAfter although input was there", silent.query);
-            give_up(pass, task, RunCause::Application, "NoProgress", message);
-        }
+    let too_long = |silent: &health::Silence| silent.lasted >= pass.desired.rules.health.fail_after;
+    if let Some(silent) = silent.filter(|silent| too_long(silent) && !pass.desired.paused) {
+        let message = format!("query {}: no batch was committed for failAfter although input was there", silent.query);
+        give_up(pass, task, RunCause::Application, "NoProgress", message);
     }
 }
 
