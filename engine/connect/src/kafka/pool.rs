@@ -7,7 +7,7 @@
 //! and divides one memory budget among them; it never reads by itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::consumer::Consumer;
 use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
@@ -70,6 +70,34 @@ impl Handle {
     }
 }
 
+/// A handle out of the pool.
+pub struct Lease {
+    handle: Option<Handle>,
+    pool: Arc<ConsumerPool>,
+}
+
+impl Lease {
+    /// The handle.
+    pub fn handle(&mut self) -> &mut Handle {
+        self.handle.as_mut().expect("a lease has its handle until it is dropped or discarded")
+    }
+
+    /// Throws the handle away, because it does not deliver.
+    pub fn discard(mut self) {
+        if self.handle.take().is_some() {
+            self.pool.discarded();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            self.pool.release(handle);
+        }
+    }
+}
+
 impl ConsumerPool {
     /// A pool for the records of one source; no broker is asked yet.
     pub fn new(options: &KafkaSourceOptions, group_id: &str) -> Self {
@@ -114,8 +142,12 @@ impl ConsumerPool {
         self.most * each * 1024
     }
 
-    /// A handle that will deliver `partition` from `start` on.
-    pub fn acquire(&self, partition: &TopicPartition, start: i64) -> Result<Handle> {
+    /// A handle that will deliver `partition` from `start` on; it comes back when the lease is dropped.
+    pub fn lease(self: &Arc<Self>, partition: &TopicPartition, start: i64) -> Result<Lease> {
+        Ok(Lease { handle: Some(self.acquire(partition, start)?), pool: Arc::clone(self) })
+    }
+
+    fn acquire(&self, partition: &TopicPartition, start: i64) -> Result<Handle> {
         let kept = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let kept = choose(&state.idle, state.live, self.most, partition, start).map(|at| state.idle.remove(at));
@@ -152,7 +184,7 @@ impl ConsumerPool {
     }
 
     /// Takes a handle back for the next reader.
-    pub fn release(&self, handle: Handle) {
+    fn release(&self, handle: Handle) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.live > self.most {
             state.live -= 1;
@@ -164,7 +196,7 @@ impl ConsumerPool {
     }
 
     /// A handle was thrown away.
-    pub fn discarded(&self) {
+    fn discarded(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.live = state.live.saturating_sub(1);
     }

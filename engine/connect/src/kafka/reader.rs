@@ -20,7 +20,7 @@ use super::errors;
 use super::offsets::TopicPartition;
 use super::options::DataLoss;
 use super::plan::{self, OffsetRange, Resume};
-use super::pool::{ConsumerPool, Handle};
+use super::pool::{ConsumerPool, Handle, Lease};
 use super::rows::RowBuilder;
 use crate::source::{PartitionReader, ReadCounters, Scan};
 
@@ -48,7 +48,7 @@ pub struct RangeReader {
     max_bytes: usize,
     pool: Arc<ConsumerPool>,
     policy: ReadPolicy,
-    handle: Option<Handle>,
+    lease: Option<Lease>,
     counters: ReadCounters,
 }
 
@@ -76,31 +76,25 @@ impl RangeReader {
             max_bytes: scan.max_bytes.max(1),
             pool,
             policy,
-            handle: None,
+            lease: None,
             counters: ReadCounters::default(),
         })
     }
 
-    fn slice(&mut self) -> Result<Option<RecordBatch>> {
+    /// The next slice. May be dropped while it waits: the handle then goes back to the pool.
+    async fn slice(&mut self) -> Result<Option<RecordBatch>> {
         if self.position >= self.end {
             return Ok(None);
         }
-        let mut handle = match self.handle.take() {
-            Some(handle) => handle,
-            None => self.pool.acquire(&self.partition, self.position)?,
+        let mut lease = match self.lease.take() {
+            Some(lease) => lease,
+            None => self.pool.lease(&self.partition, self.position)?,
         };
-        match self.fill_slice(&mut handle) {
-            Ok(()) => {}
-            Err(error) => {
-                self.pool.discarded();
-                return Err(error);
-            }
+        if let Err(error) = self.fill_slice(lease.handle()).await {
+            lease.discard();
+            return Err(error);
         }
-        if self.position >= self.end {
-            self.pool.release(handle);
-        } else {
-            self.handle = Some(handle);
-        }
+        self.lease = (self.position < self.end).then_some(lease);
         let (rows, bytes) = (self.rows.rows() as u64, self.rows.bytes() as u64);
         self.counters.bytes += bytes;
         self.pool.sizes().add(rows, bytes);
@@ -108,7 +102,7 @@ impl RangeReader {
     }
 
     /// Fills the slice, or reads the range to its end.
-    fn fill_slice(&mut self, handle: &mut Handle) -> Result<()> {
+    async fn fill_slice(&mut self, handle: &mut Handle) -> Result<()> {
         let mut quiet_since = Instant::now();
         let mut looked_at = quiet_since;
         let mut last_trouble = None;
@@ -131,20 +125,21 @@ impl RangeReader {
                     last_trouble = Some(if words.is_empty() { code.to_string() } else { words });
                 }
                 Step::Empty => {
-                    if handle.drain.fill(self.appetite(), PATIENCE) > 0 {
-                        continue;
-                    }
-                    if looked_at.elapsed() >= SUSPICION {
-                        looked_at = Instant::now();
-                        self.look_into_silence(handle, &mut last_trouble)?;
-                    }
-                    if quiet_since.elapsed() >= self.policy.poll_timeout {
-                        return Err(self.silence(last_trouble));
+                    if handle.drain.fill(self.appetite(), PATIENCE) == 0 {
+                        // Lets a driver that wants to stop drop this future.
+                        tokio::task::yield_now().await;
+                        if looked_at.elapsed() >= SUSPICION {
+                            looked_at = Instant::now();
+                            self.look_into_silence(handle, &mut last_trouble)?;
+                        }
                     }
                 }
             }
             if self.position >= self.end {
                 return Ok(());
+            }
+            if quiet_since.elapsed() >= self.policy.poll_timeout {
+                return Err(self.silence(last_trouble));
             }
         }
     }
@@ -203,6 +198,8 @@ impl RangeReader {
     /// The client lost its place: records are gone, or the partition is.
     fn recover(&mut self, handle: &mut Handle, words: &str) -> Result<()> {
         match self.watermarks(handle) {
+            // All is there: the broker that answered was behind. The poll timeout bounds the tries.
+            Ok((low, high)) if low <= self.position && self.end <= high => self.pool.assign(handle, &self.partition, self.position),
             Ok((low, high)) => self.lost(handle, low, high, words),
             Err(error) if is_unknown(&error) => self.partition_gone(),
             Err(error) => Err(errors::unreachable(&format!("read {}", self.range()), self.pool.servers(), &error.to_string())),
@@ -294,18 +291,10 @@ fn is_unknown(error: &KafkaError) -> bool {
     })
 }
 
-impl Drop for RangeReader {
-    fn drop(&mut self) {
-        if let Some(handle) = self.handle.take() {
-            self.pool.release(handle);
-        }
-    }
-}
-
 #[async_trait]
 impl PartitionReader for RangeReader {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        self.slice()
+        self.slice().await
     }
 
     fn counters(&self) -> ReadCounters {

@@ -9,3 +9,4 @@ mod golden;
 mod reading;
 mod scene;
 mod sink;
+mod spark;
