@@ -33,7 +33,7 @@ mod script {
     use std::sync::{Mutex, PoisonError};
 
     /// A script that is played once.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub struct Script<T>(Mutex<VecDeque<T>>);
 
     impl<T> Script<T> {
@@ -53,6 +53,14 @@ struct Faulty {
     script: Script<Fault>,
     /// Data files that may still be written.
     room: AtomicUsize,
+    /// Requests so far.
+    requests: Arc<AtomicUsize>,
+}
+
+impl Faulty {
+    fn count(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Display for Faulty {
@@ -68,6 +76,7 @@ fn lost(what: &'static str) -> object_store::Error {
 #[async_trait]
 impl ObjectStore for Faulty {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        self.count();
         if !matches!(opts.mode, PutMode::Create) {
             let room = self.room.load(Ordering::Relaxed);
             if room == 0 {
@@ -96,6 +105,7 @@ impl ObjectStore for Faulty {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.count();
         self.inner.get_opts(location, options).await
     }
 
@@ -104,10 +114,12 @@ impl ObjectStore for Faulty {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.count();
         self.inner.list(prefix)
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.count();
         self.inner.list_with_delimiter(prefix).await
     }
 
@@ -118,7 +130,12 @@ impl ObjectStore for Faulty {
 
 fn faulty(path: &str, script: &[Fault], room: usize) -> TableLocation {
     let folder = storage().open(path).unwrap();
-    let store = Faulty { inner: Arc::clone(folder.store()), script: Script::of(script.iter().copied()), room: AtomicUsize::new(room) };
+    let store = Faulty {
+        inner: Arc::clone(folder.store()),
+        script: Script::of(script.iter().copied()),
+        room: AtomicUsize::new(room),
+        requests: Arc::default(),
+    };
     TableLocation::new(Arc::new(store), folder.prefix().clone(), folder.url().clone())
 }
 
@@ -230,4 +247,33 @@ async fn two_lives_of_one_query_commit_each_batch_once() {
         committed += life.await.unwrap();
     }
     assert_eq!((committed, count(&path).await, data_files(&path)), (50, 50, 50));
+}
+
+#[tokio::test]
+async fn a_commit_costs_the_same_few_requests_however_large_the_table_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out").to_str().unwrap().to_owned();
+    let query = Query::to(&path);
+    let (location, requests) = counted(&path);
+    let sink = query.open_at(location, kv(&[]).schema()).await.unwrap();
+    let mut costs = Vec::new();
+    for batch in 0..60 {
+        let before = requests.load(Ordering::Relaxed);
+        query.write(&sink, batch, &[kv(&[("a", 1)])]).await.unwrap();
+        costs.push(requests.load(Ordering::Relaxed) - before);
+    }
+    // The data file; then a look at the newest entry and at the next, the entry, its tag.
+    assert!(costs[1..].iter().all(|cost| *cost == 5), "{costs:?}");
+}
+
+fn counted(path: &str) -> (TableLocation, Arc<AtomicUsize>) {
+    let folder = storage().open(path).unwrap();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let store = Faulty {
+        inner: Arc::clone(folder.store()),
+        script: Script::of([]),
+        room: AtomicUsize::new(usize::MAX),
+        requests: Arc::clone(&requests),
+    };
+    (TableLocation::new(Arc::new(store), folder.prefix().clone(), folder.url().clone()), requests)
 }

@@ -1,0 +1,10 @@
+//! Delta tables written by Weir, judged by Spark: the golden sink cases, and
+//! tables that both engines write to and read.
+#![allow(clippy::unwrap_used)]
+
+#[path = "delta/golden.rs"]
+mod golden;
+#[path = "delta/judged.rs"]
+mod judged;
+#[path = "delta/query.rs"]
+mod query;
