@@ -5,14 +5,19 @@
 //! types. Connectors know neither SQL nor the checkpoint's paths; they are
 //! handed their log folders.
 
+pub mod console;
 pub mod delta;
 pub mod kafka;
+pub mod files;
 pub mod noop;
 pub mod open;
 pub mod options;
 pub mod rate;
+pub mod registry;
+pub mod render;
 pub mod sink;
 pub mod source;
+pub mod tables;
 #[cfg(test)]
 mod testing;
 

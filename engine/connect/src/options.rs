@@ -24,6 +24,11 @@ impl Options {
         self.0.get(&name.to_ascii_lowercase()).map(String::as_str)
     }
 
+    /// All options, names in lower case.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The first value among several spellings of one option.
     pub fn first(&self, names: &[&str]) -> Option<&str> {
         names.iter().find_map(|name| self.get(name))

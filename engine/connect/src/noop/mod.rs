@@ -43,7 +43,7 @@ impl SinkWriter for NoopWriter {
 #[async_trait]
 impl Sink for NoopSink {
     fn description(&self) -> String {
-        "org.apache.spark.sql.execution.datasources.noop.NoopTable$@0".to_owned()
+        "NoopTable".to_owned()
     }
 
     fn identity(&self) -> SinkIdentity {

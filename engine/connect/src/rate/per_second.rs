@@ -168,7 +168,10 @@ impl Source for RateSource {
         let Some(created) = self.created_ms.or(self.stored_creation().await?) else {
             return Err(Error::incompatible(
                 "DAMAGED_SOURCE_LOG",
-                format!("{}/0, the creation time of the rate source, is gone; restore the file or use a new checkpointLocation", self.context.log.folder().url()),
+                format!(
+                    "{}/0, the creation time of the rate source, is gone; restore the file or use a new checkpointLocation",
+                    self.context.log.folder().url()
+                ),
             ));
         };
         let start_ms = created.saturating_add((start as i64).saturating_mul(1000));

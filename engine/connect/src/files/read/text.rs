@@ -1,0 +1,223 @@
+//! The text formats: frame, decode, slice.
+//!
+//! One reader for json, csv and text; the formats differ in their frame and in
+//! the decoder of a record. A slice ends when the decoder holds as many rows or
+//! bytes as the scan allows, so a file of any size is read in bounded memory.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringBuilder};
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use async_trait::async_trait;
+use object_store::ObjectStore;
+use weir_core::Result;
+use weir_decode::JsonDecoder;
+
+use super::bytes::ByteStream;
+use super::csv::CsvDecoder;
+use super::frame::{Framer, Framing};
+use super::options::FormatOptions;
+use super::{FileReader, FileScan, FileTask, corrupt_file, decode_failed, internal};
+use crate::files::schema::FileSchema;
+use crate::source::ReadCounters;
+
+/// Records to rows of the wanted columns.
+pub trait RowDecoder: Send {
+    /// Decodes one record into none, one or more rows.
+    fn push(&mut self, record: &[u8]) -> Result<()>;
+
+    /// Rows since the last flush.
+    fn rows(&self) -> usize;
+
+    /// Bytes held since the last flush, about.
+    fn memory(&self) -> usize;
+
+    /// The rows since the last flush.
+    fn flush(&mut self) -> Result<RecordBatch>;
+
+    /// Malformed records so far.
+    fn malformed(&self) -> u64;
+}
+
+/// Opens a file of a text format.
+pub async fn open(
+    scan: &Arc<FileScan>,
+    format: &FormatOptions,
+    schema: &FileSchema,
+    store: &Arc<dyn ObjectStore>,
+    task: &FileTask,
+) -> Result<Box<dyn FileReader>> {
+    let bytes = ByteStream::open(store, &task.path, &task.uri).await?;
+    let uri = task.uri.as_str();
+    let decoder: Box<dyn RowDecoder> = match format {
+        FormatOptions::Json(options) => {
+            let decoder = JsonDecoder::new(scan.wanted.clone(), options.clone()).map_err(|e| decode_failed(&e, uri))?;
+            Box::new(JsonRows { decoder, wanted: scan.wanted.clone(), malformed: 0, uri: task.uri.clone() })
+        }
+        FormatOptions::Csv(options) => Box::new(CsvDecoder::new(options, &schema.data, &scan.wanted, uri)?),
+        FormatOptions::Text(_) | FormatOptions::Parquet(_) => Box::new(TextRows::new(&scan.wanted)),
+    };
+    let framing = format.framing();
+    let empty_is_a_record = matches!(format, FormatOptions::Text(_)) && framing == Framing::Whole;
+    Ok(Box::new(TextReader {
+        bytes,
+        framer: Framer::new(framing),
+        decoder,
+        max_rows: scan.max_rows,
+        max_bytes: scan.max_bytes,
+        state: if empty_is_a_record { State::WholeFile } else { State::Reading },
+        uri: task.uri.clone(),
+    }))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Reading,
+    /// `wholetext`: an empty file is one empty row.
+    WholeFile,
+    Ended,
+}
+
+struct TextReader {
+    bytes: ByteStream,
+    framer: Framer,
+    decoder: Box<dyn RowDecoder>,
+    max_rows: usize,
+    max_bytes: usize,
+    state: State,
+    uri: String,
+}
+
+impl TextReader {
+    fn is_full(&self) -> bool {
+        self.decoder.rows() >= self.max_rows || self.decoder.memory() >= self.max_bytes
+    }
+
+    /// Decodes what the frame holds; true when the slice is full.
+    fn decode_framed(&mut self) -> Result<bool> {
+        loop {
+            if self.is_full() {
+                return Ok(true);
+            }
+            match self.framer.next_record() {
+                Some(record) => {
+                    if self.state == State::WholeFile {
+                        self.state = State::Reading;
+                    }
+                    self.decoder.push(record)?;
+                }
+                None => return Ok(false),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl FileReader for TextReader {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if self.decode_framed()? {
+                return self.decoder.flush().map(Some);
+            }
+            if self.state == State::Ended {
+                return if self.decoder.rows() > 0 { self.decoder.flush().map(Some) } else { Ok(None) };
+            }
+            if self.framer.is_overfull() {
+                return Err(corrupt_file(&self.uri, "a record is larger than 256 MiB"));
+            }
+            if !self.bytes.read_more(self.framer.fill()).await? {
+                self.framer.end();
+                if self.decode_framed()? {
+                    continue;
+                }
+                if self.state == State::WholeFile {
+                    self.decoder.push(b"")?;
+                }
+                self.state = State::Ended;
+            }
+        }
+    }
+
+    fn counters(&self) -> ReadCounters {
+        ReadCounters { malformed_records: self.decoder.malformed(), bytes: self.bytes.bytes_read() }
+    }
+}
+
+struct JsonRows {
+    decoder: JsonDecoder,
+    wanted: SchemaRef,
+    malformed: u64,
+    uri: String,
+}
+
+impl RowDecoder for JsonRows {
+    fn push(&mut self, record: &[u8]) -> Result<()> {
+        self.decoder.push(Some(record)).map_err(|e| decode_failed(&e, &self.uri))
+    }
+
+    fn rows(&self) -> usize {
+        self.decoder.rows()
+    }
+
+    fn memory(&self) -> usize {
+        self.decoder.memory()
+    }
+
+    fn flush(&mut self) -> Result<RecordBatch> {
+        self.malformed += self.decoder.take_counts().malformed;
+        let batch = self.decoder.flush().map_err(|e| decode_failed(&e, &self.uri))?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.wanted.clone(), batch.columns().to_vec(), &options)
+            .map_err(|e| internal("build JSON rows", e))
+    }
+
+    fn malformed(&self) -> u64 {
+        self.malformed
+    }
+}
+
+struct TextRows {
+    wanted: SchemaRef,
+    values: Vec<StringBuilder>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl TextRows {
+    fn new(wanted: &SchemaRef) -> Self {
+        let values = wanted.fields().iter().map(|_| StringBuilder::new()).collect();
+        Self { wanted: wanted.clone(), values, rows: 0, bytes: 0 }
+    }
+}
+
+impl RowDecoder for TextRows {
+    fn push(&mut self, record: &[u8]) -> Result<()> {
+        for value in &mut self.values {
+            value.append_value(String::from_utf8_lossy(record));
+        }
+        self.bytes += record.len() + 4;
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes
+    }
+
+    fn flush(&mut self) -> Result<RecordBatch> {
+        let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
+        let columns: Vec<ArrayRef> = self.values.iter_mut().map(|value| Arc::new(value.finish()) as ArrayRef).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.wanted.clone(), columns, &options).map_err(|e| internal("build text rows", e))
+    }
+
+    fn malformed(&self) -> u64 {
+        0
+    }
+}

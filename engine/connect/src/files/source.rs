@@ -1,0 +1,317 @@
+//! The streaming file source.
+//!
+//! A step of its offset `{"logOffset":k}` is one entry of the source log; the
+//! entry is written while planning, before the offset is returned, so a step
+//! once named always means the same files (Spark's `FileStreamSource`). After a
+//! crash between the two, the next plan covers the files that are logged and
+//! unread. Reading is in `read`, choosing in `select`, forgetting in `seen`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use serde::Deserialize;
+use weir_core::{Error, Offset, Result};
+
+use super::clean::Cleaner;
+use super::compactible::{CompactibleLog, LogSettings};
+use super::listing::{self, FoundFile, Origin};
+use super::location::Location;
+use super::options::{CleanSource, FileSourceOptions, Order};
+use super::read::{FileTask, ReadSettings, partition_readers};
+use super::schema::{self, FileSchema};
+use super::seen::SeenFiles;
+use super::select::{Caching, Limit, Selected, select};
+use super::source_log::{self, FileEntry};
+use crate::open::SourceContext;
+use crate::options::Options;
+use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, ReadLimits, Scan, Source};
+
+/// The most partitions of one batch; a lane reads several.
+const MAX_PARTITIONS: usize = 32;
+
+/// A stream of the files of a folder or glob.
+pub struct FileStreamSource {
+    location: Location,
+    options: FileSourceOptions,
+    settings: Arc<ReadSettings>,
+    schema: FileSchema,
+    context: SourceContext,
+    cleaner: Cleaner,
+    log: CompactibleLog<FileEntry>,
+    /// The newest step in the log.
+    log_offset: Option<u64>,
+    committed: Option<u64>,
+    seen: SeenFiles,
+    cached: Vec<FoundFile>,
+    frozen: Option<Vec<FoundFile>>,
+    /// What the last listing had and no step has.
+    left: Outstanding,
+    /// Steps that were planned and perhaps not yet processed.
+    steps: BTreeMap<u64, Outstanding>,
+}
+
+/// Files that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Outstanding {
+    files: u64,
+    bytes: u64,
+    oldest_ms: Option<i64>,
+}
+
+impl Outstanding {
+    fn plus(self, other: Self) -> Self {
+        let oldest_ms = match (self.oldest_ms, other.oldest_ms) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Self { files: self.files + other.files, bytes: self.bytes + other.bytes, oldest_ms }
+    }
+
+    fn of(files: &[FoundFile]) -> Self {
+        Self {
+            files: files.len() as u64,
+            bytes: files.iter().map(|file| file.size).sum(),
+            oldest_ms: files.iter().map(|file| file.modified_ms).min(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct LogOffset {
+    #[serde(rename = "logOffset")]
+    log_offset: i64,
+}
+
+/// The step that an offset names; none before the first file.
+fn step_of(offset: Option<&Offset>) -> Result<Option<u64>> {
+    let Some(offset) = offset else { return Ok(None) };
+    let parsed: Result<LogOffset, _> = serde_json::from_str(offset.json());
+    // Spark 1.x wrote bare numbers; Spark still reads them.
+    let step = parsed.map(|offset| offset.log_offset).or_else(|e| offset.json().trim().parse().map_err(|_| e));
+    let step = step.map_err(|e| {
+        Error::incompatible(
+            "INVALID_SOURCE_OFFSET",
+            format!("the checkpoint holds the offset {offset} where the file source keeps {{\"logOffset\":n}}; use the checkpoint of this source or a new checkpointLocation"),
+        )
+        .with_source(e)
+    })?;
+    Ok(u64::try_from(step).ok())
+}
+
+fn offset_of(step: u64) -> Offset {
+    Offset::new(format!("{{\"logOffset\":{step}}}"))
+}
+
+impl FileStreamSource {
+    /// Reads options, lists the files once for partition columns and settles the schema.
+    pub async fn create(format: &str, options: &Options, declared: Option<SchemaRef>, context: SourceContext) -> Result<Self> {
+        let file_options = FileSourceOptions::parse(format, options)?;
+        let location = Location::new(&file_options.path, &context.storage)?;
+        if !location.is_pattern() && !listing::exists(&location).await? {
+            return Err(listing::path_not_found(location.text()));
+        }
+        let cleaner = Cleaner::new(&file_options.clean, &location, &context.storage)?;
+        let read = super::read::FormatOptions::parse(format, options, &context.conf)?;
+        let listed = listing::list(&location, &file_options.listing, &context.storage).await?;
+        refuse_cleaning_a_sink(&listed.origin, &file_options.clean)?;
+        let schema = schema::for_stream(&read, declared, &listed, &file_options.listing, &context, location.folder().store()).await?;
+        let settings = Arc::new(ReadSettings::new(read, schema.clone(), location.folder().store().clone(), &context.conf)?);
+        let log_settings = LogSettings::from_conf(&context.conf, "fileSource")?;
+        let log = CompactibleLog::open(context.log.clone(), log_settings).await?;
+        Ok(Self {
+            seen: SeenFiles::new(file_options.identity, file_options.max_file_age_ms),
+            location,
+            options: file_options,
+            settings,
+            schema,
+            context,
+            cleaner,
+            log,
+            log_offset: None,
+            committed: None,
+            cached: Vec::new(),
+            frozen: None,
+            left: Outstanding::default(),
+            steps: BTreeMap::new(),
+        })
+    }
+
+    /// New files in reading order.
+    async fn new_files(&self) -> Result<Vec<FoundFile>> {
+        let listed = listing::list(&self.location, &self.options.listing, &self.context.storage).await?;
+        refuse_cleaning_a_sink(&listed.origin, &self.options.clean)?;
+        let mut files = listed.files;
+        files.retain(|file| self.seen.is_new(&file.uri, file.modified_ms));
+        match self.options.order {
+            Order::OldestFirst => files.sort_by_key(|file| file.modified_ms),
+            Order::NewestFirst => files.sort_by_key(|file| std::cmp::Reverse(file.modified_ms)),
+        }
+        Ok(files)
+    }
+
+    async fn select(&mut self, limit: Limit) -> Result<Selected> {
+        if let Some(frozen) = self.frozen.take() {
+            let keep_all = Caching { max_files: usize::MAX, discard_ratio: 0.0 };
+            let mut selected = select(frozen, limit, Some(keep_all));
+            self.frozen = Some(std::mem::take(&mut selected.cached));
+            return Ok(selected);
+        }
+        let files = if self.cached.is_empty() { self.new_files().await? } else { std::mem::take(&mut self.cached) };
+        let caching = (self.options.order == Order::OldestFirst).then_some(self.options.caching);
+        let mut selected = select(files, limit, caching);
+        self.cached = std::mem::take(&mut selected.cached);
+        Ok(selected)
+    }
+
+    /// Writes the next step; files that an earlier life logged there win.
+    async fn log_step(&mut self, batch: &[FoundFile], now_ms: i64) -> Result<()> {
+        let step = self.log_offset.map_or(0, |step| step + 1);
+        let entry = |file: &FoundFile| FileEntry { path: file.uri.clone(), timestamp: file.modified_ms, batch_id: step };
+        let ours: Vec<FileEntry> = batch.iter().map(entry).collect();
+        let counted = source_log::add(&self.log, step, ours.clone()).await?;
+        if counted != ours {
+            for entry in &ours {
+                self.seen.remove(&entry.path);
+            }
+            self.cached.clear();
+        }
+        for entry in &counted {
+            self.seen.add(&entry.path, entry.timestamp);
+        }
+        self.log_offset = Some(step);
+        self.steps.insert(step, Outstanding { files: counted.len() as u64, ..Outstanding::of(batch) });
+        if self.log.is_compaction(step) {
+            self.log.delete_expired(step, now_ms).await?;
+        }
+        Ok(())
+    }
+}
+
+fn refuse_cleaning_a_sink(origin: &Origin, clean: &CleanSource) -> Result<()> {
+    if *origin == Origin::SinkLog && *clean != CleanSource::Off {
+        let text = "Clean up source files is not supported when reading from the output directory of FileStreamSink.";
+        return Err(Error::config("UNSUPPORTED_CLEAN_SOURCE", format!("{text} Remove the option cleanSource.")));
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Source for FileStreamSource {
+    fn schema(&self) -> SchemaRef {
+        self.schema.table.clone()
+    }
+
+    fn description(&self) -> String {
+        format!("FileStreamSource[{}]", self.location.qualified())
+    }
+
+    async fn open(&mut self, last: Option<&Offset>) -> Result<()> {
+        self.log_offset = self.log.latest().await?;
+        let last = step_of(last)?;
+        if last > self.log_offset {
+            return Err(Error::incompatible(
+                "MISSING_FILE_LOG",
+                format!(
+                    "a batch was planned up to log entry {} of the file source, but the newest one in {} is {}; restore the folder sources/ of the checkpoint, or use a new checkpointLocation with a new checkpointResetNonce",
+                    last.unwrap_or(0),
+                    self.context.log.folder().url(),
+                    self.log_offset.map_or_else(|| "missing".to_owned(), |step| step.to_string())
+                ),
+            ));
+        }
+        if let Some(latest) = self.log_offset {
+            for entry in self.log.all(latest).await? {
+                self.seen.add(&entry.path, entry.timestamp);
+            }
+            self.seen.purge();
+        }
+        Ok(())
+    }
+
+    async fn initial_offset(&mut self) -> Result<Option<Offset>> {
+        Ok(None)
+    }
+
+    async fn freeze_available_now(&mut self) -> Result<AvailableNow> {
+        self.frozen = Some(self.new_files().await?);
+        Ok(AvailableNow::Frozen)
+    }
+
+    async fn plan(&mut self, start: Option<&Offset>, limits: ReadLimits, now_ms: i64) -> Result<PlannedRange> {
+        step_of(start)?;
+        let limit = match limits {
+            ReadLimits::Apply => self.options.limit,
+            ReadLimits::Ignore => Limit::All,
+        };
+        let selected = self.select(limit).await?;
+        self.left = Outstanding { files: selected.left_files, bytes: selected.left_bytes, oldest_ms: selected.left_oldest_ms };
+        if !selected.batch.is_empty() {
+            self.log_step(&selected.batch, now_ms).await?;
+            self.seen.purge();
+        }
+        Ok(PlannedRange { end: self.log_offset.map(offset_of), latest: None })
+    }
+
+    async fn partitions(&mut self, start: Option<&Offset>, end: &Offset, scan: &Scan) -> Result<Vec<Box<dyn PartitionReader>>> {
+        let from = step_of(start)?.map_or(0, |step| step + 1);
+        let Some(to) = step_of(Some(end))? else { return Ok(Vec::new()) };
+        if from > to {
+            return Ok(Vec::new());
+        }
+        let mut tasks = Vec::new();
+        for entry in source_log::steps(&self.log, from, to).await? {
+            let path = self.location.spelling().path(&entry.path)?;
+            let root_depth = self.partition_root(&path);
+            tasks.push(FileTask { path, uri: entry.path, root_depth, modified_ms: entry.timestamp });
+        }
+        partition_readers(&self.settings, tasks, scan, MAX_PARTITIONS)
+    }
+
+    async fn commit(&mut self, end: &Offset) -> Result<()> {
+        let Some(to) = step_of(Some(end))? else { return Ok(()) };
+        if self.cleaner.is_active() {
+            let from = self.committed.map_or(to, |step| step + 1);
+            if from <= to {
+                for entry in source_log::steps(&self.log, from, to).await? {
+                    self.cleaner.clean(&entry.path).await;
+                }
+            }
+        }
+        self.committed = Some(to);
+        Ok(())
+    }
+
+    fn metrics(&self, end: Option<&Offset>, _latest: Option<&Offset>) -> BTreeMap<String, String> {
+        let waiting = self.waiting_behind(step_of(end).ok().flatten());
+        BTreeMap::from([
+            ("numFilesOutstanding".to_owned(), waiting.files.to_string()),
+            ("numBytesOutstanding".to_owned(), waiting.bytes.to_string()),
+        ])
+    }
+
+    async fn backlog(&mut self, processed: Option<&Offset>, now_ms: i64) -> Result<Backlog> {
+        let processed = step_of(processed)?;
+        let waiting = self.waiting_behind(processed);
+        if let Some(processed) = processed {
+            self.steps.retain(|step, _| *step > processed);
+        }
+        let seconds = waiting.oldest_ms.map_or(0.0, |oldest| (now_ms - oldest).max(0) as f64 / 1000.0);
+        Ok(Backlog { records: None, bytes: Some(waiting.bytes), files: Some(waiting.files), seconds: Some(seconds) })
+    }
+}
+
+impl FileStreamSource {
+    fn waiting_behind(&self, processed: Option<u64>) -> Outstanding {
+        let planned = self.steps.iter().filter(|(step, _)| processed.is_none_or(|processed| **step > processed));
+        planned.fold(self.left, |sum, (_, step)| sum.plus(*step))
+    }
+
+    fn partition_root(&self, path: &object_store::path::Path) -> usize {
+        self.schema.base_depth.or_else(|| self.location.root_depth(path)).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;

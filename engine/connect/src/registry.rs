@@ -1,0 +1,117 @@
+//! Which connector a format means.
+//!
+//! The one place that knows all connectors. Options are checked against the
+//! option tables of `weir-crds` first, so that an unknown name or a bad value
+//! is refused here as `weir check` refuses it; then the connector opens.
+
+use std::collections::BTreeMap;
+use std::io::stdout;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
+use weir_core::{Error, Result};
+use weir_crds::finding::Finding;
+use weir_crds::options::{Completeness, Format, ParsedOptions, Role, parse};
+
+use crate::console::{ConsoleSink, Output, Shown};
+use crate::files::read::options::session_zone;
+use crate::files::{FileSink, FileStreamSource};
+use crate::kafka::{KafkaSink, KafkaSinkOptions, KafkaSource, KafkaSourceOptions};
+use crate::noop::NoopSink;
+use crate::open::{SinkContext, SourceContext};
+use crate::options::Options;
+use crate::rate::{RatePerBatchSource, RateSource};
+use crate::sink::Sink;
+use crate::source::Source;
+
+/// Opens a streaming source; `schema` is what the manifest declares.
+pub async fn open_source(
+    format: &str,
+    options: &BTreeMap<String, String>,
+    schema: Option<SchemaRef>,
+    context: SourceContext,
+) -> Result<Box<dyn Source>> {
+    let (format, parsed) = check(format, Role::Source, options)?;
+    if schema.is_some() && !format.is_files() {
+        let text = format!("The {} source has a fixed schema and takes no other; remove the field schema", format.as_str());
+        return Err(Error::config("UNSUPPORTED_USER_SPECIFIED_SCHEMA", text));
+    }
+    let view = Options::new(options.iter());
+    Ok(match format {
+        Format::Rate => Box::new(RateSource::new(&view, context)?),
+        Format::RateMicroBatch => Box::new(RatePerBatchSource::new(&view)?),
+        Format::Json | Format::Csv | Format::Text | Format::Parquet => {
+            Box::new(FileStreamSource::create(format.as_str(), &view, schema, context).await?)
+        }
+        Format::Kafka => {
+            let options = KafkaSourceOptions::from_parsed(&parsed, &context.conf)?;
+            Box::new(KafkaSource::new(options, context)?)
+        }
+        Format::Delta | Format::Console | Format::Noop => return Err(cannot_be(format, "a streaming source")),
+    })
+}
+
+/// Opens a sink for a query's output; `console` prints to the standard output.
+pub async fn open_sink(
+    format: &str,
+    options: &BTreeMap<String, String>,
+    schema: SchemaRef,
+    partition_by: &[String],
+    context: SinkContext,
+) -> Result<Box<dyn Sink>> {
+    let output: Output = Arc::new(Mutex::new(stdout()));
+    open_sink_with_output(format, options, schema, partition_by, context, output).await
+}
+
+/// As `open_sink`, with the place that `console` prints to.
+pub async fn open_sink_with_output(
+    format: &str,
+    options: &BTreeMap<String, String>,
+    schema: SchemaRef,
+    partition_by: &[String],
+    context: SinkContext,
+    output: Output,
+) -> Result<Box<dyn Sink>> {
+    let (format, parsed) = check(format, Role::Sink, options)?;
+    if !partition_by.is_empty() && !format.is_files() && format != Format::Delta {
+        let text = format!("the sink format '{}' has no partitions; remove the field partitionBy", format.as_str());
+        return Err(Error::config("PARTITION_BY_NOT_SUPPORTED", text));
+    }
+    let view = Options::new(options.iter());
+    Ok(match format {
+        Format::Json | Format::Csv | Format::Text | Format::Parquet => {
+            Box::new(FileSink::open(format.as_str(), &view, schema, partition_by, &context).await?)
+        }
+        Format::Kafka => Box::new(KafkaSink::open(&KafkaSinkOptions::from_parsed(&parsed)?, schema)?),
+        Format::Delta => crate::delta::open_sink(options, schema, partition_by, &context).await?,
+        Format::Console => Box::new(ConsoleSink::new(schema, Shown::parse(&view)?, session_zone(&context.conf)?, output)),
+        Format::Noop => Box::new(NoopSink::new(schema)),
+        Format::Rate | Format::RateMicroBatch => return Err(cannot_be(format, "a sink")),
+    })
+}
+
+/// The schema of a source as far as it is known without looking at its data:
+/// `None` for file sources, whose folders may add partition columns.
+pub fn fixed_schema(format: &str) -> Option<SchemaRef> {
+    match Format::find(format, Role::Source) {
+        Ok(Format::Rate | Format::RateMicroBatch) => Some(crate::rate::schema()),
+        _ => None,
+    }
+}
+
+/// Checks a format and its options for a role.
+pub(crate) fn check(format: &str, role: Role, options: &BTreeMap<String, String>) -> Result<(Format, ParsedOptions)> {
+    let format = Format::find(format, role).map_err(|finding| refused(&[finding]))?;
+    let parsed = parse(format, role, options, Completeness::Complete).into_result().map_err(|findings| refused(&findings))?;
+    Ok((format, parsed))
+}
+
+fn refused(findings: &[Finding]) -> Error {
+    let sentences: Vec<String> = findings.iter().map(Finding::sentence).collect();
+    Error::config("INVALID_OPTIONS", sentences.join("; "))
+}
+
+fn cannot_be(format: Format, role: &str) -> Error {
+    Error::config("DATA_SOURCE_NOT_FOUND", format!("the format '{}' cannot be {role}", format.as_str()))
+}
