@@ -140,6 +140,22 @@ impl Bytes {
         self.end_value();
     }
 
+    /// Pushes `source[start..end]`. Short values are copied as a block of fixed
+    /// size where the source goes on long enough, which spares a call.
+    #[inline]
+    pub fn push_range(&mut self, source: &[u8], start: usize, end: usize) {
+        let length = end - start;
+        match source.get(start..).and_then(<[u8]>::first_chunk::<64>) {
+            Some(block) if length <= 64 => {
+                let before = self.data.len();
+                self.data.extend_from_slice(block);
+                self.data.truncate(before + length);
+            }
+            _ => self.data.extend_from_slice(&source[start..end]),
+        }
+        self.end_value();
+    }
+
     /// Drops bytes of a value that was not ended.
     pub fn abandon_value(&mut self) {
         let end = self.offsets.last().map_or(0, |end| *end as usize);

@@ -48,6 +48,20 @@ pub struct JsonDecoder {
     trace: Vec<Step>,
 }
 
+/// What is known of a record's bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Utf8,
+    Unknown,
+}
+
+/// What decoding a record found out beside its rows.
+#[derive(Default)]
+struct Notes {
+    cause: Option<&'static str>,
+    beyond_ascii: bool,
+}
+
 /// What a record became.
 enum Outcome {
     Rows(Quality),
@@ -140,14 +154,8 @@ impl JsonDecoder {
             }
             return Ok(());
         };
-        match simdutf8::basic::from_utf8(record) {
-            Ok(text) => self.push_str(text),
-            Err(_) if self.options.origin == Origin::Column => self.push_str(&String::from_utf8_lossy(record)),
-            Err(_) => {
-                self.reserve(record.len())?;
-                self.malformed(record, "invalid UTF-8", self.root.len())
-            }
-        }
+        self.reserve(record.len())?;
+        self.push_bytes(record, Encoding::Unknown)
     }
 
     /// Decodes one record that is known to be UTF-8.
@@ -156,18 +164,33 @@ impl JsonDecoder {
     /// As `push`.
     #[inline]
     pub fn push_str(&mut self, record: &str) -> Result<(), DecodeError> {
-        let record = record.as_bytes();
         self.reserve(record.len())?;
+        self.push_bytes(record.as_bytes(), Encoding::Utf8)
+    }
+
+    #[inline]
+    fn push_bytes(&mut self, record: &[u8], encoding: Encoding) -> Result<(), DecodeError> {
         let row = self.root.len();
-        let mut cause = None;
-        match self.decode(record, &mut cause) {
+        let mut notes = Notes::default();
+        let outcome = self.decode(record, &mut notes);
+        // Bytes beyond ASCII are possible in strings only, unless names without
+        // quotes or comments are accepted.
+        let unchecked = notes.beyond_ascii || self.options.leniency.comments || self.options.leniency.unquoted_field_names;
+        if encoding == Encoding::Unknown && unchecked && simdutf8::basic::from_utf8(record).is_err() {
+            self.root.truncate(row);
+            return match self.options.origin {
+                Origin::Column => self.push_bytes(String::from_utf8_lossy(record).as_bytes(), Encoding::Utf8),
+                Origin::File => self.malformed(record, "invalid UTF-8", row),
+            };
+        }
+        match outcome {
             Ok(Outcome::Rows(Quality::Clean)) => {
                 if let Some((_, column)) = &mut self.corrupt {
                     (row..self.root.len()).for_each(|_| column.append_null());
                 }
                 Ok(())
             }
-            Ok(Outcome::Rows(Quality::Partial)) => self.partial(record, cause, row),
+            Ok(Outcome::Rows(Quality::Partial)) => self.partial(record, notes.cause, row),
             Ok(Outcome::Blank) => {
                 if self.options.origin == Origin::Column {
                     self.root.append_null();
@@ -230,18 +253,29 @@ impl JsonDecoder {
         Ok(())
     }
 
-    fn decode(&mut self, record: &[u8], cause: &mut Option<&'static str>) -> Result<Outcome, Fault> {
+    #[inline]
+    fn decode(&mut self, record: &[u8], notes: &mut Notes) -> Result<Outcome, Fault> {
         let mut lexer = Lexer::new(record, self.options.leniency);
+        let row = self.root.len();
+        if let (Kind::Struct(target), Some(template)) = (&mut self.root.kind, self.templates.first()) {
+            let mut context = Context { options: &self.options, scratch: &mut self.scratch, trace: &mut self.trace, cause: None };
+            if template.apply(target, row, &mut lexer, &mut context) {
+                self.root.validity.push_valid();
+                self.counts.template_hits += 1;
+                notes.beyond_ascii = lexer.beyond_ascii;
+                return Ok(Outcome::Rows(Quality::Clean));
+            }
+        }
+        let outcome = self.decode_any(&mut lexer, notes);
+        notes.beyond_ascii = lexer.beyond_ascii;
+        outcome
+    }
+
+    /// Decodes a record of any shape, and remembers its shape if it is clean.
+    fn decode_any(&mut self, lexer: &mut Lexer<'_>, notes: &mut Notes) -> Result<Outcome, Fault> {
         let mut context = Context { options: &self.options, scratch: &mut self.scratch, trace: &mut self.trace, cause: None };
         let row = self.root.len();
         let is_struct = matches!(self.root.kind, Kind::Struct(_));
-        if let (Kind::Struct(target), Some(template)) = (&mut self.root.kind, self.templates.first())
-            && template.apply(target, row, &mut lexer, &mut context)
-        {
-            self.root.validity.push_valid();
-            self.counts.template_hits += 1;
-            return Ok(Outcome::Rows(Quality::Clean));
-        }
         lexer.skip_blank()?;
         let Some(first) = lexer.peek() else { return Ok(Outcome::Blank) };
         let quality = match first {
@@ -250,21 +284,20 @@ impl JsonDecoder {
                     return Err(Fault::Value("not an object"));
                 };
                 context.trace.clear();
-                let quality = convert::append_object::<true>(target, row, &mut lexer, &mut context)?;
+                let quality = convert::append_object::<true>(target, row, lexer, &mut context)?;
                 if quality == Quality::Clean {
                     let fields = target.fields.len();
-                    let learnt = Template::learn(record, lexer.pos, context.trace, fields);
-                    remember(&mut self.templates, learnt);
+                    remember(&mut self.templates, Template::learn(lexer.bytes, lexer.pos, context.trace, fields));
                 }
                 self.root.validity.push_valid();
                 quality
             }
-            b'[' if is_struct && self.options.origin == Origin::File => rows_of_array(&mut self.root, &mut lexer, &mut context)?,
-            b'{' if !is_struct => object_or_element(&mut self.root, &mut lexer, &mut context)?,
-            b'[' if !is_struct => convert::append(&mut self.root, &mut lexer, &mut context)?,
+            b'[' if is_struct && self.options.origin == Origin::File => rows_of_array(&mut self.root, lexer, &mut context)?,
+            b'{' if !is_struct => object_or_element(&mut self.root, lexer, &mut context)?,
+            b'[' if !is_struct => convert::append(&mut self.root, lexer, &mut context)?,
             _ => return Err(Fault::Value("the record is not an object")),
         };
-        *cause = context.cause;
+        notes.cause = context.cause;
         Ok(Outcome::Rows(quality))
     }
 

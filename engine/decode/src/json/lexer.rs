@@ -1,6 +1,7 @@
 //! Tokens of JSON text, with the deviations that Jackson can be told to accept.
 //!
-//! The text is valid UTF-8 (the decoder checks records first). Methods leave
+//! Strings are not checked for UTF-8 here; `beyond_ascii` tells the decoder
+//! whether a record needs the check. Methods leave
 //! the position after what they read; a `Fault::Syntax` ends the record, a
 //! `Fault::Value` means only that a value does not fit its column.
 
@@ -58,6 +59,8 @@ pub struct Lexer<'a> {
     pub pos: usize,
     /// Objects and arrays that are open.
     pub depth: usize,
+    /// Whether a string had, or may have had, bytes beyond ASCII.
+    pub(crate) beyond_ascii: bool,
     rules: Leniency,
 }
 
@@ -66,7 +69,7 @@ const END: Fault = Fault::Syntax("the text ends inside a value");
 impl<'a> Lexer<'a> {
     /// At the start of a record.
     pub fn new(bytes: &'a [u8], rules: Leniency) -> Self {
-        Self { bytes, pos: 0, depth: 0, rules }
+        Self { bytes, pos: 0, depth: 0, beyond_ascii: false, rules }
     }
 
     /// The accepted deviations.
@@ -208,7 +211,7 @@ impl<'a> Lexer<'a> {
         let mut at = start;
         let mut escaped = false;
         loop {
-            at = special(self.bytes, at, quote);
+            at = special(self.bytes, at, quote, &mut self.beyond_ascii);
             match self.bytes.get(at) {
                 None => return Err(END),
                 Some(byte) if *byte == quote => break,
@@ -252,6 +255,27 @@ impl<'a> Lexer<'a> {
         scratch.clear();
         unescape(raw, scratch);
         scratch
+    }
+
+    /// Takes a number without looking at its value.
+    #[inline]
+    pub(crate) fn skip_number(&mut self) -> Result<(), Fault> {
+        // Up to 18 digits, the first not zero, are the common case.
+        let mut at = self.pos;
+        if matches!(self.peek(), Some(b'1'..=b'9')) {
+            while let Some(chunk) = self.bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+                let digits = digits_in_word(u64::from_le_bytes(*chunk));
+                at += digits;
+                if digits < 8 {
+                    if matches!(chunk[digits], b'.' | b'e' | b'E') || at - self.pos > 18 {
+                        break;
+                    }
+                    self.pos = at;
+                    return Ok(());
+                }
+            }
+        }
+        self.number().map(|_| ())
     }
 
     /// Takes a number; the position is at its first byte.
@@ -328,31 +352,81 @@ fn utf8_len(first: u8) -> usize {
 }
 
 /// First byte at or after `from` that is the quote, a backslash or a control
-/// character, eight bytes at a time.
+/// character, sixteen or eight bytes at a time; notes bytes beyond ASCII.
 #[inline]
-fn special(bytes: &[u8], from: usize, quote: u8) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let equal = |word: u64, byte: u8| {
-        let x = word ^ (ONES * u64::from(byte));
-        x.wrapping_sub(ONES) & !x
-    };
+fn special(bytes: &[u8], from: usize, quote: u8, beyond_ascii: &mut bool) -> usize {
     let mut at = from;
-    while let Some(chunk) = bytes.get(at..at + 8) {
-        let mut word = [0u8; 8];
-        word.copy_from_slice(chunk);
-        let word = u64::from_le_bytes(word);
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        // The lowest set bit is exact; borrows only disturb those above it.
-        let found = (equal(word, quote) | equal(word, b'\\') | control) & HIGH;
+    #[cfg(target_arch = "x86_64")]
+    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) {
+        let (found, high) = special_in_block(block, quote);
+        *beyond_ascii |= high;
+        if found != 0 {
+            return at + found.trailing_zeros() as usize;
+        }
+        at += 16;
+    }
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        let found = special_in_word(word, quote);
+        *beyond_ascii |= word & 0x8080_8080_8080_8080 != 0;
         if found != 0 {
             return at + (found.trailing_zeros() / 8) as usize;
         }
         at += 8;
     }
     let rest = bytes.get(at..).unwrap_or_default();
+    *beyond_ascii |= !rest.is_ascii();
     let tail = rest.iter().position(|b| *b == quote || *b == b'\\' || *b < 0x20);
     tail.map_or(bytes.len(), |offset| at + offset)
+}
+
+/// One bit for each special byte, and whether any is beyond ASCII.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn special_in_block(block: &[u8; 16], quote: u8) -> (u32, bool) {
+    use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8};
+    // SAFETY: SSE2 belongs to every x86_64; the load reads exactly the sixteen
+    // bytes of the array and needs no alignment.
+    unsafe {
+        let bytes = _mm_loadu_si128(block.as_ptr().cast::<__m128i>());
+        let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(quote.cast_signed()));
+        let slashes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\'.cast_signed()));
+        let controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+        let found = _mm_or_si128(_mm_or_si128(quotes, slashes), controls);
+        (_mm_movemask_epi8(found).cast_unsigned(), _mm_movemask_epi8(bytes) != 0)
+    }
+}
+
+/// The high bit of each special byte; only the lowest one is exact, borrows
+/// disturb those above it.
+#[inline]
+fn special_in_word(word: u64, quote: u8) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let equal = |byte: u8| {
+        let x = word ^ (ONES * u64::from(byte));
+        x.wrapping_sub(ONES) & !x
+    };
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (equal(quote) | equal(b'\\') | control) & HIGH
+}
+
+/// Digits at the start of eight bytes.
+#[inline]
+pub(crate) fn digits_in_word(word: u64) -> usize {
+    let digits = word ^ 0x3030_3030_3030_3030;
+    let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
+    (others.trailing_zeros() / 8) as usize
+}
+
+/// The number of the first `count` digits, 1 to 8, of eight bytes.
+#[inline]
+pub(crate) fn number_in_word(word: u64, count: usize) -> u64 {
+    // Bytes shifted in are zeros before the first digit.
+    let digits = (word ^ 0x3030_3030_3030_3030) << (64 - 8 * count);
+    let pairs = (digits.wrapping_mul(2_561) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(6_553_601) >> 16) & 0x0000_ffff_0000_ffff;
+    fours.wrapping_mul(42_949_672_960_001) >> 32
 }
 
 /// Resolves escapes that the lexer has checked. A half of a surrogate pair
@@ -410,7 +484,27 @@ mod tests {
             let from = from.min(bytes.len());
             let expected = bytes[from..].iter().position(|b| *b == b'"' || *b == b'\\' || *b < 0x20)
                 .map_or(bytes.len(), |i| from + i);
-            prop_assert_eq!(special(&bytes, from, b'"'), expected);
+            let mut beyond = false;
+            prop_assert_eq!(special(&bytes, from, b'"', &mut beyond), expected);
+            prop_assert!(beyond || bytes[from..expected].is_ascii());
+            for at in (from..bytes.len()).take_while(|at| at + 8 <= bytes.len()) {
+                let mut word = [0; 8];
+                word.copy_from_slice(&bytes[at..at + 8]);
+                let first = word.iter().position(|b| *b == b'"' || *b == b'\\' || *b < 0x20);
+                let found = special_in_word(u64::from_le_bytes(word), b'"');
+                prop_assert_eq!((found != 0).then(|| found.trailing_zeros() as usize / 8), first);
+            }
+        }
+
+        #[test]
+        fn words_are_read_as_numbers(text in "[0-9]{0,8}[^0-9]{8}") {
+            let mut word = [0; 8];
+            word.copy_from_slice(&text.as_bytes()[..8]);
+            let count = text.bytes().take(8).take_while(u8::is_ascii_digit).count();
+            prop_assert_eq!(digits_in_word(u64::from_le_bytes(word)), count);
+            if count > 0 {
+                prop_assert_eq!(number_in_word(u64::from_le_bytes(word), count).to_string(), text[..count].trim_start_matches('0').parse::<u64>().unwrap_or(0).to_string());
+            }
         }
     }
 }

@@ -13,17 +13,45 @@ const MAX_STEPS: usize = 256;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Template {
-    steps: Vec<Literal>,
+    steps: Vec<(Literal, Option<usize>)>,
     /// From the last value to the closing brace.
-    end: Box<[u8]>,
+    end: Literal,
     /// Fields that the shape lacks.
     absent: Vec<usize>,
 }
 
+/// Bytes that must come next; the first sixteen are compared as one number.
 #[derive(Clone, Debug, PartialEq)]
 struct Literal {
-    before: Box<[u8]>,
-    field: Option<usize>,
+    bytes: Box<[u8]>,
+    head: u128,
+    mask: u128,
+}
+
+impl Literal {
+    fn new(bytes: &[u8]) -> Self {
+        let mut head = [0; 16];
+        let length = bytes.len().min(16);
+        head[..length].copy_from_slice(&bytes[..length]);
+        let mask = if length == 16 { u128::MAX } else { (1 << (8 * length)) - 1 };
+        Self { bytes: bytes.into(), head: u128::from_le_bytes(head), mask }
+    }
+
+    /// Moves past the bytes if they come next.
+    #[inline]
+    fn take(&self, lexer: &mut Lexer<'_>) -> Option<()> {
+        let rest = lexer.bytes.get(lexer.pos..)?;
+        let same = match rest.first_chunk::<16>() {
+            Some(chunk) => {
+                (u128::from_le_bytes(*chunk) ^ self.head) & self.mask == 0 && (self.bytes.len() <= 16 || rest.starts_with(&self.bytes))
+            }
+            None => match *self.bytes {
+                [byte] => rest.first() == Some(&byte),
+                _ => rest.starts_with(&self.bytes),
+            },
+        };
+        same.then(|| lexer.pos += self.bytes.len())
+    }
 }
 
 impl Template {
@@ -40,10 +68,10 @@ impl Template {
                 let at = absent.iter().position(|candidate| *candidate == field)?;
                 absent.remove(at);
             }
-            steps.push(Literal { before: record[from..step.start].into(), field: step.field });
+            steps.push((Literal::new(&record[from..step.start]), step.field));
             from = step.end;
         }
-        Some(Self { steps, end: record[from..end].into(), absent })
+        Some(Self { steps, end: Literal::new(&record[from..end]), absent })
     }
 
     /// Whether the record has this shape and all its values fitted; if not,
@@ -63,11 +91,11 @@ impl Template {
     #[inline]
     fn try_apply(&self, target: &mut StructColumn, lexer: &mut Lexer<'_>, context: &mut Context<'_>) -> Option<()> {
         lexer.depth = 1;
-        for step in &self.steps {
-            take(lexer, &step.before)?;
-            match step.field {
+        for (before, field) in &self.steps {
+            before.take(lexer)?;
+            match field {
                 Some(field) => {
-                    let quality = convert::append(&mut target.fields[field], lexer, context).ok()?;
+                    let quality = convert::append_fast(&mut target.fields[*field], lexer, context).ok()?;
                     if quality == Quality::Partial {
                         return None;
                     }
@@ -75,16 +103,10 @@ impl Template {
                 None => lexer.skip_value().ok()?,
             }
         }
-        take(lexer, &self.end)?;
+        self.end.take(lexer)?;
         for field in &self.absent {
             target.fields[*field].append_null();
         }
         Some(())
     }
-}
-
-#[inline]
-fn take(lexer: &mut Lexer<'_>, literal: &[u8]) -> Option<()> {
-    let end = lexer.pos + literal.len();
-    (lexer.bytes.get(lexer.pos..end)? == literal).then(|| lexer.pos = end)
 }
