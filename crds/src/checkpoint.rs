@@ -38,7 +38,8 @@ pub fn normalized_location(location: &str) -> String {
         "abfs" => "abfss".to_owned(),
         _ => scheme,
     };
-    let rest = if scheme == "file" { rest.strip_prefix("localhost/").map_or(rest.to_owned(), |rest| format!("/{rest}")) } else { rest.to_owned() };
+    let rest =
+        if scheme == "file" { rest.strip_prefix("localhost/").map_or(rest.to_owned(), |rest| format!("/{rest}")) } else { rest.to_owned() };
     let absolute = rest.starts_with('/');
     let mut names: Vec<&str> = Vec::new();
     for name in rest.split('/') {

@@ -86,7 +86,8 @@ impl Finding {
 
     /// Message, nearest name, allowed values and remedy in one line.
     pub fn sentence(&self) -> String {
-        let mut text = self.message.clone();
+        let more = self.nearest.is_some() || !self.allowed.is_empty() || !self.remedy.is_empty();
+        let mut text = if more { self.message.trim_end_matches('.').to_owned() } else { self.message.clone() };
         if let Some(nearest) = &self.nearest {
             text.push_str(&format!("; did you mean `{nearest}`?"));
         }

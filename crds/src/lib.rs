@@ -1,9 +1,27 @@
 //! The language of jobs: the `StreamingJob` resource, option tables and validation.
+//!
+//! | to | use |
+//! |---|---|
+//! | read manifests, with every problem located | [`manifest::load`] → [`manifest::Loaded`] of [`manifest::LoadedJob`], [`manifest::Problem`] |
+//! | place an error of SQL | [`manifest::Locator::inside`] |
+//! | replace `${name}` | [`manifest::substituted`], [`manifest::substitute`] |
+//! | add options from Secrets and ConfigMaps | [`manifest::merged_options`] |
+//! | read options of a source, static table or sink | [`options::parse_source`], [`options::parse_table`], [`options::parse_sink`] → [`options::ParsedOptions`] |
+//! | read `spec.conf` | [`conf::SessionConf::parse`] |
+//! | know the rules of a job's life | [`StreamingJobSpec::policy`](resource::StreamingJobSpec::policy) → [`policy::JobPolicy`] |
+//! | know what an edit disrupts, and what it may not change | [`resource::disruption`], [`resource::edit_problems`] |
+//! | find a query's checkpoint, and compare spellings | [`checkpoint::checkpoint_location`], [`checkpoint::normalized_location`] |
+//! | write the CRD and the reference pages | [`resource::crd_yaml`], [`resource::field_table`], [`options::reference_markdown`] |
+//!
+//! Everything is pure: texts in, values and findings out. No client, no clock, no file is touched.
+//! Facts about a field stand on its Rust type, facts about an option or setting on its row; parser, errors,
+//! CRD and reference pages are derived from there.
 
 pub mod annotations;
 pub mod checkpoint;
 pub mod conf;
 pub mod duration;
+pub mod exit;
 pub mod finding;
 pub mod manifest;
 pub mod options;

@@ -207,22 +207,12 @@ impl Default for RestartPolicy {
 
 impl Default for TaskRetryPolicy {
     fn default() -> Self {
-        Self {
-            max_retries: 3,
-            initial_delay: Duration::from_secs(10),
-            multiplier: 2,
-            max_delay: Duration::from_secs(300),
-        }
+        Self { max_retries: 3, initial_delay: Duration::from_secs(10), multiplier: 2, max_delay: Duration::from_secs(300) }
     }
 }
 
 impl Default for HealthPolicy {
     fn default() -> Self {
-        Self {
-            falling_behind_batches: 5,
-            stale_after: Duration::from_secs(300),
-            fail_after: Duration::from_secs(900),
-            rules: Vec::new(),
-        }
+        Self { falling_behind_batches: 5, stale_after: Duration::from_secs(300), fail_after: Duration::from_secs(900), rules: Vec::new() }
     }
 }

@@ -53,7 +53,5 @@ fn unknown(key: &str) -> Finding {
     } else {
         format!("`{key}` is not a setting: Spark's begin with spark., Weir's own with weir.")
     };
-    Finding::error("unknown-conf", key, message)
-        .nearest_of(key, known)
-        .remedy("remove it, or see the list of settings in docs/options.md")
+    Finding::error("unknown-conf", key, message).nearest_of(key, known).remedy("remove it, or see the list of settings in docs/options.md")
 }

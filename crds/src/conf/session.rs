@@ -88,8 +88,7 @@ impl Default for SessionConf {
 impl SessionConf {
     /// Reads `spec.conf`; all errors, or the settings. Warnings are given by [`super::check`].
     pub fn parse(conf: &BTreeMap<String, String>) -> Result<Self, Vec<Finding>> {
-        let errors: Vec<Finding> =
-            super::check(conf).into_iter().filter(|finding| finding.severity == Severity::Error).collect();
+        let errors: Vec<Finding> = super::check(conf).into_iter().filter(|finding| finding.severity == Severity::Error).collect();
         if errors.is_empty() { Ok(Self::build(conf.clone())) } else { Err(errors) }
     }
 
@@ -101,10 +100,7 @@ impl SessionConf {
 
     /// What a new checkpoint pins into its offset log: key and value.
     pub fn pinned(&self) -> BTreeMap<String, String> {
-        rows()
-            .filter(|row| row.pinned)
-            .filter_map(|row| self.get(row.name).map(|value| (row.name.to_owned(), value.to_owned())))
-            .collect()
+        rows().filter(|row| row.pinned).filter_map(|row| self.get(row.name).map(|value| (row.name.to_owned(), value.to_owned()))).collect()
     }
 
     /// The same settings with those of an existing checkpoint, which win, and the keys whose values changed by it.

@@ -24,8 +24,12 @@ pub struct SparkInterval {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntervalError {
     /// The text cannot be read.
-    #[error("`{text}` is not an interval: {reason}; write for example 10 seconds, 5 minutes or 1m30s")]
+    #[error(
+        "[INVALID_INTERVAL_FORMAT.{condition}] Error parsing '{text}' to interval: {reason}; write for example 10 seconds, 5 minutes or 1m30s"
+    )]
     Unreadable {
+        /// Subclass of Spark's error condition.
+        condition: &'static str,
         /// The text, shortened.
         text: String,
         /// What is wrong with it.
@@ -35,7 +39,7 @@ pub enum IntervalError {
     #[error("`{0}` counts in months or years, whose length varies; write days, hours, minutes or seconds")]
     Months(String),
     /// A length below zero.
-    #[error("`{0}` is negative; write zero or a positive length")]
+    #[error("`{0}` is negative, but the interval should not be negative; write zero or a positive length")]
     Negative(String),
 }
 
@@ -67,7 +71,7 @@ fn length(text: &str, interval: SparkInterval) -> Result<Duration, IntervalError
     let micros = days
         .checked_mul(MICROS_PER_DAY)
         .and_then(|micros| micros.checked_add(interval.micros))
-        .ok_or_else(|| unreadable(text, "it is too long to be counted in microseconds"))?;
+        .ok_or_else(|| unreadable(text, Reason("ARITHMETIC_EXCEPTION", "it is too long to be counted in microseconds".to_owned())))?;
     let millis = micros.div_euclid(1000);
     u64::try_from(millis).map(Duration::from_millis).map_err(|_| IntervalError::Negative(shortened(text)))
 }
@@ -76,8 +80,11 @@ fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-fn unreadable(text: &str, reason: impl Into<String>) -> IntervalError {
-    IntervalError::Unreadable { text: shortened(text), reason: reason.into() }
+/// Subclass of Spark's error condition, and the reason in words.
+struct Reason(&'static str, String);
+
+fn unreadable(text: &str, Reason(condition, reason): Reason) -> IntervalError {
+    IntervalError::Unreadable { condition, text: shortened(text), reason }
 }
 
 /// Reads a calendar interval.
@@ -85,7 +92,7 @@ pub(super) fn parse_interval(text: &str) -> Result<SparkInterval, IntervalError>
     let lower = text.trim().to_ascii_lowercase();
     let body = match lower.strip_prefix("interval") {
         Some(rest) if rest.starts_with(char::is_whitespace) => rest,
-        Some(_) => return Err(unreadable(text, "a space is missing after `interval`")),
+        Some(_) => return Err(unreadable(text, Reason("INVALID_PREFIX", "a space is missing after `interval`".to_owned()))),
         None => lower.as_str(),
     };
     let mut words = Words { rest: body.trim_start() };
@@ -99,7 +106,7 @@ pub(super) fn parse_interval(text: &str) -> Result<SparkInterval, IntervalError>
         parts += 1;
     }
     if parts == 0 {
-        return Err(unreadable(text, "it is empty"));
+        return Err(unreadable(text, Reason("INPUT_IS_EMPTY", "it is empty".to_owned())));
     }
     Ok(total)
 }
@@ -110,7 +117,7 @@ struct Words<'a> {
 
 impl<'a> Words<'a> {
     /// Sign, whole part and nanoseconds of the fraction.
-    fn number(&mut self) -> Result<(bool, i64, Option<i64>), String> {
+    fn number(&mut self) -> Result<(bool, i64, Option<i64>), Reason> {
         let mut negative = false;
         if let Some(tail) = self.rest.strip_prefix(['+', '-']) {
             negative = self.rest.starts_with('-');
@@ -122,23 +129,24 @@ impl<'a> Words<'a> {
             self.rest = tail;
             let nanos = self.digits();
             if nanos.len() > 9 {
-                return Err("a fraction has at most nine digits".to_owned());
+                return Err(Reason("INVALID_PRECISION", "a fraction has at most nine digits".to_owned()));
             }
             if digits.is_empty() && nanos.is_empty() {
-                return Err("a number is missing".to_owned());
+                return Err(Reason("MISSING_NUMBER", "a number is missing".to_owned()));
             }
-            fraction = Some(format!("{nanos:0<9}").parse().map_err(|_| "the fraction is not a number".to_owned())?);
+            fraction =
+                Some(format!("{nanos:0<9}").parse().map_err(|_| Reason("INVALID_VALUE", "the fraction is not a number".to_owned()))?);
         } else if digits.is_empty() {
             let word: String = self.rest.split_whitespace().next().unwrap_or_default().chars().take(24).collect();
-            return Err(format!("`{word}` is not a number"));
+            return Err(Reason("UNRECOGNIZED_NUMBER", format!("`{word}` is not a number")));
         }
         let whole = if digits.is_empty() {
             0
         } else {
-            digits.parse().map_err(|_| "the number is too large".to_owned())?
+            digits.parse().map_err(|_| Reason("ARITHMETIC_EXCEPTION", "the number is too large".to_owned()))?
         };
         if !self.rest.starts_with(char::is_whitespace) {
-            return Err("a space and a unit must follow the number".to_owned());
+            return Err(Reason("INVALID_VALUE", "a space and a unit must follow the number".to_owned()));
         }
         self.rest = self.rest.trim_start();
         Ok((negative, whole, fraction))
@@ -166,16 +174,14 @@ struct Amount {
 }
 
 impl Amount {
-    fn add_to(&self, mut total: SparkInterval, unit: &str) -> Result<SparkInterval, String> {
-        let too_large = || "the number is too large".to_owned();
+    fn add_to(&self, mut total: SparkInterval, unit: &str) -> Result<SparkInterval, Reason> {
+        let too_large = || Reason("ARITHMETIC_EXCEPTION", "the number is too large".to_owned());
         let unit = unit.strip_suffix('s').unwrap_or(unit);
         if self.fraction.is_some() && unit != "second" {
-            return Err("only seconds can have a fraction".to_owned());
+            return Err(Reason("INVALID_FRACTION", "only seconds can have a fraction".to_owned()));
         }
         let signed = if self.negative { -self.whole } else { self.whole };
-        let as_int = |factor: i64| {
-            signed.checked_mul(factor).and_then(|value| i32::try_from(value).ok()).ok_or_else(too_large)
-        };
+        let as_int = |factor: i64| signed.checked_mul(factor).and_then(|value| i32::try_from(value).ok()).ok_or_else(too_large);
         let micros_each = match unit {
             "year" | "month" => {
                 let months = as_int(if unit == "year" { 12 } else { 1 })?;
@@ -192,10 +198,10 @@ impl Amount {
             "second" => 1_000_000,
             "millisecond" => 1000,
             "microsecond" => 1,
-            "" => return Err("a unit is missing".to_owned()),
+            "" => return Err(Reason("MISSING_UNIT", "a unit is missing".to_owned())),
             other => {
                 let shown: String = other.chars().take(24).collect();
-                return Err(format!("`{shown}` is not a unit"));
+                return Err(Reason("INVALID_UNIT", format!("`{shown}` is not a unit")));
             }
         };
         let mut micros = signed.checked_mul(micros_each).ok_or_else(too_large)?;

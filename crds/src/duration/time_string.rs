@@ -16,9 +16,7 @@ pub enum TimeUnit {
 
 /// Reads a time string. The message of the error says what is allowed.
 pub fn parse_time_string(text: &str, bare_unit: TimeUnit) -> Result<Duration, String> {
-    let refusal = || {
-        "write a whole number with us, ms, s, m (or min), h or d, for example 50s, 100ms or 7d".to_owned()
-    };
+    let refusal = || "write a whole number with us, ms, s, m (or min), h or d, for example 50s, 100ms or 7d".to_owned();
     let text = text.trim().to_ascii_lowercase();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

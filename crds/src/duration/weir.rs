@@ -184,9 +184,7 @@ mod tests {
 
     #[test]
     fn reads_the_documented_forms() {
-        for (text, millis) in
-            [("0s", 0), ("10s", 10_000), ("1m30s", 90_000), ("500ms", 500), ("1h1m1s1ms", 3_661_001), ("30s1m", 90_000)]
-        {
+        for (text, millis) in [("0s", 0), ("10s", 10_000), ("1m30s", 90_000), ("500ms", 500), ("1h1m1s1ms", 3_661_001), ("30s1m", 90_000)] {
             assert_eq!(text.parse::<WeirDuration>().unwrap().as_millis(), millis, "{text}");
         }
         for text in ["", "10", "s", "1d", "-1s", "1 s", "100000s", "1s1s1s1s1s", "1.5s", "١s"] {

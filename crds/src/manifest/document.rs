@@ -163,7 +163,10 @@ fn metadata(entry: &Entry, walk: &mut Walk<'_>) -> Option<Value> {
         }
     }
     if !result.contains_key("name") && !walk.damaged.contains("metadata.name") {
-        walk.report(entry.key_start, Finding::error("missing-field", "metadata.name", "`name` is required").remedy("add `name`: the name of the job"));
+        walk.report(
+            entry.key_start,
+            Finding::error("missing-field", "metadata.name", "`name` is required").remedy("add `name`: the name of the job"),
+        );
     }
     // Fields that the API server fills may be of any shape here; only a typed object is kept.
     match serde_json::from_value::<ObjectMeta>(Value::Object(result.clone())) {

@@ -173,11 +173,14 @@ fn read_file(file: &ManifestFile, loaded: &mut Loaded, drafts: &mut Vec<Draft>) 
 fn read_job(file: &ManifestFile, node: &Node, broken: bool, loaded: &mut Loaded, drafts: &mut Vec<Draft>) {
     let mut locator = Locator::new(&file.name, &file.text);
     let walked = walk_job(node, &mut locator);
-    let mut problems: Vec<Problem> =
-        walked.findings.into_iter().map(|(at, finding)| problem(&file.name, at, finding)).collect();
+    let mut problems: Vec<Problem> = walked.findings.into_iter().map(|(at, finding)| problem(&file.name, at, finding)).collect();
     let size = walked.value.to_string().len();
     if size > MAX_MANIFEST_BYTES {
-        let finding = Finding::error("manifest-size", "", format!("the manifest has {size} bytes as JSON, at most {MAX_MANIFEST_BYTES} are accepted"));
+        let finding = Finding::error(
+            "manifest-size",
+            "",
+            format!("the manifest has {size} bytes as JSON, at most {MAX_MANIFEST_BYTES} are accepted"),
+        );
         problems.push(problem(&file.name, node.start, finding.remedy("split the job")));
     }
     match serde_json::from_value::<StreamingJob>(walked.value.clone()) {
@@ -195,12 +198,7 @@ fn read_job(file: &ManifestFile, node: &Node, broken: bool, loaded: &mut Loaded,
     }
 }
 
-fn read_object(
-    file: &ManifestFile,
-    node: &Node,
-    add: fn(&mut Objects, &str, &str, Value) -> Result<(), String>,
-    loaded: &mut Loaded,
-) {
+fn read_object(file: &ManifestFile, node: &Node, add: fn(&mut Objects, &str, &str, Value) -> Result<(), String>, loaded: &mut Loaded) {
     let metadata = node.get("metadata");
     let text = |name: &str| metadata.and_then(|metadata| metadata.get(name)).and_then(Node::text);
     let Some(name) = text("name") else {

@@ -56,8 +56,7 @@ impl Objects {
 
     /// Takes a document of kind ConfigMap.
     pub(super) fn add_config_map(&mut self, namespace: &str, name: &str, document: Value) -> Result<(), String> {
-        let config_map: ConfigMap = serde_json::from_value(document)
-            .map_err(|error| format!("this is not a ConfigMap: {error}"))?;
+        let config_map: ConfigMap = serde_json::from_value(document).map_err(|error| format!("this is not a ConfigMap: {error}"))?;
         insert(&mut self.config_maps, namespace, name, config_map.data.unwrap_or_default())
     }
 }
@@ -87,9 +86,8 @@ pub fn merged_options<'a>(
             put(&mut merged, name, value);
         }
     }
-    for (name, value) in options {
-        put(&mut merged, name.clone(), value.clone());
-    }
+    merged.retain(|known, _| !options.keys().any(|name| name.eq_ignore_ascii_case(known)));
+    merged.extend(options.iter().map(|(name, value)| (name.clone(), value.clone())));
     Ok(merged)
 }
 

@@ -46,8 +46,8 @@ pub(super) fn resolve(text: &str) -> Scalar {
     if let Some(value) = integer(&digits) {
         return Scalar::Int(value);
     }
-    let looks_like_float = digits.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b))
-        && digits.bytes().any(|b| b.is_ascii_digit());
+    let looks_like_float =
+        digits.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b)) && digits.bytes().any(|b| b.is_ascii_digit());
     match digits.parse::<f64>() {
         Ok(value) if looks_like_float => Scalar::Float(value),
         _ => Scalar::Text(text.to_owned()),

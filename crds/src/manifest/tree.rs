@@ -180,9 +180,7 @@ impl Builder {
                 self.finish(Node { start, value: NodeValue::Scalar(scalar, text.into_owned(), style) }, anchor)
             }
             Event::SequenceStart(anchor, _) => self.open(start, anchor, OpenKind::List(Vec::new())),
-            Event::MappingStart(anchor, _) => {
-                self.open(start, anchor, OpenKind::Map { entries: Vec::new(), key: None })
-            }
+            Event::MappingStart(anchor, _) => self.open(start, anchor, OpenKind::Map { entries: Vec::new(), key: None }),
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
                 Some(Open { start, anchor, kind: OpenKind::List(items) }) => {
                     self.finish(Node { start, value: NodeValue::List(items) }, anchor)
@@ -239,7 +237,9 @@ impl Builder {
                     _ => problem = Some(("yaml-key", node.start, "a key must be a plain text".to_owned())),
                 },
                 Some((name, key_start)) => {
-                    if name != "<<" && let Some(first) = entries.iter().find(|entry| entry.key == name) {
+                    if name != "<<"
+                        && let Some(first) = entries.iter().find(|entry| entry.key == name)
+                    {
                         let message = format!("`{name}` is given twice, first in line {}", first.key_start.line);
                         problem = Some(("duplicate-key", key_start, message));
                     } else {

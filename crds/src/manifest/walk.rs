@@ -77,7 +77,10 @@ impl Walk<'_> {
         let mut result = Map::new();
         if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
             if let Some(most) = schema["maxProperties"].as_u64().filter(|most| entries.len() as u64 > *most) {
-                self.report(node.start, Finding::error("bounds", path, format!("has {} entries, at most {most} are allowed", entries.len())));
+                self.report(
+                    node.start,
+                    Finding::error("bounds", path, format!("has {} entries, at most {most} are allowed", entries.len())),
+                );
             }
             for entry in entries {
                 let path = child(path, &entry.key);
@@ -173,7 +176,7 @@ impl Walk<'_> {
             if !words.contains(&text.as_str()) {
                 let message = match path.rsplit('.').next() {
                     Some("outputMode") => format!(
-                        "[STREAMING_OUTPUT_MODE.INVALID] Invalid streaming output mode: {text}"
+                        "[STREAMING_OUTPUT_MODE.INVALID] Invalid streaming output mode: {text}. Accepted output modes are 'Append', 'Complete', 'Update'."
                     ),
                     _ => format!("`{text}` is not allowed"),
                 };
@@ -242,7 +245,11 @@ impl Walk<'_> {
             finding = finding.found(text);
         }
         let key = last_key(path);
+        let is_duration = schema["x-weir-type"] == "duration";
         finding = match (schema["type"].as_str(), &node.value) {
+            (Some("string"), NodeValue::Scalar(Scalar::Int(_), text, _)) if is_duration => {
+                finding.remedy(format!("give the unit: `{key}: {text}s`"))
+            }
             (Some("string"), NodeValue::Scalar(Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_), text, _)) => {
                 finding.remedy(format!("write it in quotes: `{}: \"{text}\"`", quoted_key(key)))
             }
@@ -304,8 +311,6 @@ pub(super) fn to_json(node: &Node) -> Value {
             Scalar::Text(text) => json!(text),
         },
         NodeValue::List(items) => Value::Array(items.iter().map(to_json).collect()),
-        NodeValue::Map(entries) => {
-            Value::Object(entries.iter().map(|entry| (entry.key.clone(), to_json(&entry.value))).collect())
-        }
+        NodeValue::Map(entries) => Value::Object(entries.iter().map(|entry| (entry.key.clone(), to_json(&entry.value))).collect()),
     }
 }

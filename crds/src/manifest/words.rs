@@ -31,10 +31,16 @@ pub(super) fn type_in_words(schema: &Value) -> String {
 /// What a pattern asks for, as it completes "is not …".
 pub(super) fn pattern_in_words(pattern: &str) -> String {
     match pattern {
-        DURATION_PATTERN => "a duration: write one to four numbers of at most five digits, each with h, m, s or ms, for example 90s or 1m30s".to_owned(),
-        r"^[a-z0-9]+(-[a-z0-9]+)*$" => "a DNS label without `--`: write lower-case letters, digits and single hyphens between them".to_owned(),
+        DURATION_PATTERN => {
+            "a duration: write one to four numbers of at most five digits, each with h, m, s or ms, for example 90s or 1m30s".to_owned()
+        }
+        r"^[a-z0-9]+(-[a-z0-9]+)*$" => {
+            "a DNS label without `--`: write lower-case letters, digits and single hyphens between them".to_owned()
+        }
         r"^[A-Za-z_][A-Za-z0-9_]*$" => "a name for SQL: write letters, digits and underscores, not beginning with a digit".to_owned(),
-        r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$" => "a name: write letters, digits, and between them hyphens, underscores and dots".to_owned(),
+        r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$" => {
+            "a name: write letters, digits, and between them hyphens, underscores and dots".to_owned()
+        }
         other => format!("of the form {other}"),
     }
 }

@@ -36,10 +36,7 @@ fn matches(name: &str, pattern: &str) -> bool {
     if name == pattern {
         return true;
     }
-    GlobBuilder::new(pattern)
-        .literal_separator(true)
-        .build()
-        .is_ok_and(|glob| glob.compile_matcher().is_match(name))
+    GlobBuilder::new(pattern).literal_separator(true).build().is_ok_and(|glob| glob.compile_matcher().is_match(name))
 }
 
 #[cfg(test)]

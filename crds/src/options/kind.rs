@@ -135,9 +135,7 @@ impl Kind {
             },
             Kind::Partitions => super::offsets::parse_partitions(text).map(Value::Partitions),
             Kind::Offsets => super::offsets::parse_offsets(text).map(Value::Offsets),
-            Kind::Timestamps => {
-                super::offsets::parse_timestamps(text).map(|map| Value::Offsets(Offsets::Specific(map)))
-            }
+            Kind::Timestamps => super::offsets::parse_timestamps(text).map(|map| Value::Offsets(Offsets::Specific(map))),
             Kind::EpochMillis => match text.trim().parse::<i64>() {
                 Ok(value) if value >= 0 => Ok(Value::Int(value)),
                 _ => Err(format!("must be {}", self.in_words())),
@@ -223,11 +221,7 @@ fn character(text: &str) -> Result<String, String> {
         "\\u0000" | "\\0" => "\0",
         other => other,
     };
-    if unescaped.chars().count() <= 1 {
-        Ok(unescaped.to_owned())
-    } else {
-        Err("must be at most one character".to_owned())
-    }
+    if unescaped.chars().count() <= 1 { Ok(unescaped.to_owned()) } else { Err("must be at most one character".to_owned()) }
 }
 
 /// Reads a size as `JavaUtils.byteStringAs` does; units are powers of 1024.

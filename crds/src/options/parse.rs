@@ -32,8 +32,7 @@ pub struct Parsed {
 impl Parsed {
     /// The options if nothing is refused, otherwise the errors.
     pub fn into_result(self) -> Result<ParsedOptions, Vec<Finding>> {
-        let errors: Vec<Finding> =
-            self.findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
+        let errors: Vec<Finding> = self.findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
         if errors.is_empty() { Ok(self.options) } else { Err(errors) }
     }
 
@@ -128,12 +127,7 @@ fn read_value(row: &'static OptionRow, name: &str, text: &str, parsed: &mut Pars
             let finding = Finding::error("option-value", name, message).allowed(row.kind.allowed());
             let finding = if row.secret { finding } else { finding.found(text) };
             let words = row.kind.allowed();
-            let finding = finding.nearest_of(text, words.iter().map(String::as_str));
-            findings.push(if row.bad_value.is_some() && words.is_empty() {
-                finding.remedy(format!("write {}", row.kind.in_words()))
-            } else {
-                finding
-            });
+            findings.push(finding.nearest_of(text, words.iter().map(String::as_str)));
         }
     }
 }
@@ -144,13 +138,11 @@ fn missing(format: Format, role: Role, row: &OptionRow) -> Finding {
         (Format::RateMicroBatch, Some(template)) => template.replace("{}", "0"),
         _ => format!("option '{}' is required by the {} {}", row.name, format.as_str(), role.as_str()),
     };
-    Finding::error("missing-option", row.name, message)
-        .remedy(format!("add `{}`: {}", row.name, row.doc.trim_end_matches('.')))
+    Finding::error("missing-option", row.name, message).remedy(format!("add `{}`: {}", row.name, row.doc.trim_end_matches('.')))
 }
 
 fn unknown(format: Format, role: Role, name: &str) -> Finding {
-    let here: Vec<&'static OptionRow> =
-        format.rows(role).filter(|row| !matches!(row.effect, Effect::Refused(_))).collect();
+    let here: Vec<&'static OptionRow> = format.rows(role).filter(|row| !matches!(row.effect, Effect::Refused(_))).collect();
     for other in [Role::Source, Role::Table, Role::Sink] {
         if other != role && format.can_be(other) && format.rows(other).any(|row| row.is_named(name)) {
             return Finding::error(
@@ -164,15 +156,15 @@ fn unknown(format: Format, role: Role, name: &str) -> Finding {
     let elsewhere = FORMATS
         .iter()
         .find(|other| other.can_be(role) && other.rows(role).any(|row| row.name.eq_ignore_ascii_case(name)))
-        .map(|other| other.as_str());
+        .map(|other| if other.is_files() { "file formats" } else { other.as_str() });
     let message = match elsewhere {
         Some(other) => format!("`{name}` is an option of {other}, not of {}", format.as_str()),
         None => format!("`{name}` is not an option of the {} {}", format.as_str(), role.as_str()),
     };
-    let finding = Finding::error(if elsewhere.is_some() { "misplaced-option" } else { "unknown-option" }, name, message)
-        .allowed(here.iter().map(|row| row.name));
     if elsewhere.is_some() {
-        return finding;
+        return Finding::error("misplaced-option", name, message).remedy("remove it here");
     }
-    finding.nearest_of(name, here.iter().flat_map(|row| row.aliases.iter().copied().chain([row.name])))
+    Finding::error("unknown-option", name, message)
+        .allowed(here.iter().map(|row| row.name))
+        .nearest_of(name, here.iter().flat_map(|row| row.aliases.iter().copied().chain([row.name])))
 }

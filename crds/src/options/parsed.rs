@@ -25,14 +25,7 @@ pub struct ParsedOptions {
 
 impl ParsedOptions {
     pub(super) fn new(format: Format, role: Role) -> Self {
-        Self {
-            format,
-            role,
-            values: BTreeMap::new(),
-            texts: BTreeMap::new(),
-            client: BTreeMap::new(),
-            client_as_written: BTreeMap::new(),
-        }
+        Self { format, role, values: BTreeMap::new(), texts: BTreeMap::new(), client: BTreeMap::new(), client_as_written: BTreeMap::new() }
     }
 
     /// Whether the option was given.
@@ -93,9 +86,7 @@ impl ParsedOptions {
     pub fn opt_str(&self, name: &str) -> Option<String> {
         match self.value(name)? {
             Value::Text(value) => Some(value),
-            _ => self.row(name).and_then(|row| {
-                self.texts.get(row.name).cloned().or_else(|| row.default.map(str::to_owned))
-            }),
+            _ => self.row(name).and_then(|row| self.texts.get(row.name).cloned().or_else(|| row.default.map(str::to_owned))),
         }
     }
 

@@ -49,11 +49,7 @@ fn format_section(page: &mut String, format: Format, role: Role) {
         let aliases: Vec<String> = row.aliases.iter().map(|alias| code(alias)).collect();
         let name = if aliases.is_empty() { code(row.name) } else { format!("{}, {}", code(row.name), aliases.join(", ")) };
         let origin = row.origin.rsplit('.').next().unwrap_or(row.origin);
-        page.push_str(&format!(
-            "| {name} | {} | {default} | {} | {origin} |\n",
-            cell(&row.kind.in_words()),
-            cell(&meaning)
-        ));
+        page.push_str(&format!("| {name} | {} | {default} | {} | {origin} |\n", cell(&row.kind.in_words()), cell(&meaning)));
     }
 }
 

@@ -103,7 +103,11 @@ fn check_kafka_source(options: &ParsedOptions, completeness: Completeness, findi
         ),
     }
     if options.is_given("subscribe") && options.list("subscribe").is_empty() {
-        findings.push(Finding::error("option-value", "subscribe", "No topics to subscribe to is specified as value for option 'subscribe'"));
+        findings.push(Finding::error(
+            "option-value",
+            "subscribe",
+            "No topics to subscribe to is specified as value for option 'subscribe'",
+        ));
     }
     check_assigned_offsets(options, findings);
     if options.role == Role::Source {
@@ -163,10 +167,8 @@ fn check_kafka_batch(options: &ParsedOptions, findings: &mut Vec<Finding>) {
 /// With `assign` the partitions are known here, so offsets for others, or for not all, are refused here.
 fn check_assigned_offsets(options: &ParsedOptions, findings: &mut Vec<Finding>) {
     let Some(assigned) = options.opt_partitions("assign") else { return };
-    let assigned: BTreeSet<(&str, i32)> = assigned
-        .iter()
-        .flat_map(|(topic, numbers)| numbers.iter().map(move |number| (topic.as_str(), *number)))
-        .collect();
+    let assigned: BTreeSet<(&str, i32)> =
+        assigned.iter().flat_map(|(topic, numbers)| numbers.iter().map(move |number| (topic.as_str(), *number))).collect();
     if assigned.is_empty() {
         findings.push(Finding::error("option-value", "assign", "No topic partitions to assign are specified for option 'assign'"));
         return;
@@ -178,9 +180,8 @@ fn check_assigned_offsets(options: &ParsedOptions, findings: &mut Vec<Finding>) 
         let named: BTreeSet<(&str, i32)> =
             map.iter().flat_map(|(topic, numbers)| numbers.keys().map(move |number| (topic.as_str(), *number))).collect();
         if named != assigned {
-            let list = |set: &BTreeSet<(&str, i32)>| {
-                set.iter().map(|(topic, number)| format!("{topic}-{number}")).collect::<Vec<_>>().join(", ")
-            };
+            let list =
+                |set: &BTreeSet<(&str, i32)>| set.iter().map(|(topic, number)| format!("{topic}-{number}")).collect::<Vec<_>>().join(", ");
             findings.push(
                 Finding::error(
                     "option-value",

@@ -35,9 +35,7 @@ impl Disruption {
 
 /// Compares two specs. Both should have passed `weir check`.
 pub fn disruption(old: &StreamingJobSpec, new: &StreamingJobSpec) -> Disruption {
-    let as_value = |spec: &StreamingJobSpec| {
-        serde_json::to_value(spec).expect("a spec is made of plain maps, lists and strings")
-    };
+    let as_value = |spec: &StreamingJobSpec| serde_json::to_value(spec).expect("a spec is made of plain maps, lists and strings");
     let mut found = Disruption::default();
     let place = Place { path: "spec".to_owned(), task: None, class: Disrupts::Run };
     compare(&place, resource_schema(), Some(&as_value(old)), Some(&as_value(new)), &mut found);

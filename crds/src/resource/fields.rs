@@ -66,8 +66,7 @@ pub fn field_table() -> Vec<FieldRow> {
 }
 
 fn descend(path: &str, schema: &Value, inherited: Disrupts, rows: &mut Vec<FieldRow>) {
-    let required: Vec<&str> =
-        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         if property.get("x-weir-refused").is_some() {
             continue;

@@ -7,6 +7,7 @@
 
 mod defaults;
 mod disruption;
+mod edit;
 mod fields;
 mod input;
 mod job;
@@ -17,6 +18,7 @@ mod task;
 mod to_policy;
 
 pub use disruption::{Disruption, disruption};
+pub use edit::edit_problems;
 pub use fields::{Disrupts, FieldRow, field_table};
 pub use input::{ObjectRefSpec, OnChangeSpec, OptionsFromSpec, SinkSpec, SourceSpec, WatermarkSpec};
 pub use job::*;

@@ -38,8 +38,7 @@ pub fn resource_schema() -> &'static Value {
 
 /// The CRD of `StreamingJob`.
 pub fn crd() -> CustomResourceDefinition {
-    let mut document =
-        serde_json::to_value(StreamingJob::crd()).expect("a CRD is made of plain maps, lists and strings");
+    let mut document = serde_json::to_value(StreamingJob::crd()).expect("a CRD is made of plain maps, lists and strings");
     for version in document["spec"]["versions"].as_array_mut().into_iter().flatten() {
         let properties = &mut version["schema"]["openAPIV3Schema"]["properties"];
         let status = &mut properties["status"];

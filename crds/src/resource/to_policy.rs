@@ -3,14 +3,11 @@
 //! Total for every spec that passed `weir check`; what is left to fail are texts that the
 //! schema alone cannot judge (the interval of a query, the number of triggers).
 
-use super::{
-    HealthMetricSpec, NodeLostPolicySpec, QuerySpec, QueryTriggerSpec, StreamingJobSpec, TaskRetryModeSpec,
-    TriggerSpec,
-};
+use super::{HealthMetricSpec, NodeLostPolicySpec, QuerySpec, QueryTriggerSpec, StreamingJobSpec, TaskRetryModeSpec, TriggerSpec};
 use crate::duration::parse_processing_time;
 use crate::policy::{
-    BacklogMetric, BacklogRule, HealthPolicy, JobPolicy, JobTrigger, NodeLostPolicy, QueryPolicy, QueryTrigger,
-    RestartPolicy, SchedulePolicy, TaskPolicy, TaskRetryMode, TaskRetryPolicy,
+    BacklogMetric, BacklogRule, HealthPolicy, JobPolicy, JobTrigger, NodeLostPolicy, QueryPolicy, QueryTrigger, RestartPolicy,
+    SchedulePolicy, TaskPolicy, TaskRetryMode, TaskRetryPolicy,
 };
 
 /// A part of the spec that has no meaning.
@@ -109,10 +106,9 @@ impl TriggerSpec {
                 starting_deadline: schedule.starting_deadline.as_ref().map(|deadline| deadline.as_duration()),
             })),
             (None, None, Some(_)) => Ok(JobTrigger::Manual),
-            _ => Err(PolicyError {
-                path: "spec.trigger".to_owned(),
-                message: "give exactly one of continuous, schedule, manual".to_owned(),
-            }),
+            _ => {
+                Err(PolicyError { path: "spec.trigger".to_owned(), message: "give exactly one of continuous, schedule, manual".to_owned() })
+            }
         }
     }
 }
@@ -129,9 +125,9 @@ impl QueryTriggerSpec {
     pub fn resolve(&self) -> Result<QueryTrigger, String> {
         match (&self.processing_time, &self.available_now, &self.once) {
             (None, None, None) => Ok(QueryTrigger::Default),
-            (Some(interval), None, None) => parse_processing_time(interval)
-                .map(QueryTrigger::ProcessingTime)
-                .map_err(|error| error.to_string()),
+            (Some(interval), None, None) => {
+                parse_processing_time(interval).map(QueryTrigger::ProcessingTime).map_err(|error| error.to_string())
+            }
             (None, Some(_), None) => Ok(QueryTrigger::AvailableNow),
             (None, None, Some(_)) => Ok(QueryTrigger::Once),
             _ => Err("give at most one of processingTime, availableNow, once".to_owned()),
@@ -152,8 +148,7 @@ mod tests {
 
     #[test]
     fn defaults_of_the_resource_are_those_of_the_policy() {
-        let spec: StreamingJobSpec =
-            serde_json::from_value(json!({"trigger": {"continuous": {}}, "tasks": []})).unwrap();
+        let spec: StreamingJobSpec = serde_json::from_value(json!({"trigger": {"continuous": {}}, "tasks": []})).unwrap();
         let policy = spec.policy().unwrap();
         assert_eq!(policy.restart, RestartPolicy::default());
         assert_eq!(policy.task_retry, Some(TaskRetryPolicy::default()));
@@ -163,17 +158,14 @@ mod tests {
 
     #[test]
     fn never_has_no_task_retries() {
-        let spec: StreamingJobSpec = serde_json::from_value(
-            json!({"trigger": {"continuous": {"taskRetryMode": "Never"}}, "tasks": []}),
-        )
-        .unwrap();
+        let spec: StreamingJobSpec =
+            serde_json::from_value(json!({"trigger": {"continuous": {"taskRetryMode": "Never"}}, "tasks": []})).unwrap();
         assert_eq!(spec.policy().unwrap().task_retry, None);
     }
 
     #[test]
     fn two_triggers_have_no_meaning() {
-        let spec: StreamingJobSpec =
-            serde_json::from_value(json!({"trigger": {"continuous": {}, "manual": {}}, "tasks": []})).unwrap();
+        let spec: StreamingJobSpec = serde_json::from_value(json!({"trigger": {"continuous": {}, "manual": {}}, "tasks": []})).unwrap();
         assert_eq!(spec.policy().unwrap_err().path, "spec.trigger");
     }
 }

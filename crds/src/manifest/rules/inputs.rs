@@ -23,8 +23,12 @@ fn input(context: &Context<'_>, path: &str, source: &SourceSpec, role: Role, fin
     if let Some(watermark) = &source.watermark {
         if role == Role::Table {
             findings.push(
-                Finding::error("watermark", format!("{path}.watermark"), "a static table has no watermark: it is read whole for each batch")
-                    .remedy("remove it here, and put it on the stream"),
+                Finding::error(
+                    "watermark",
+                    format!("{path}.watermark"),
+                    "a static table has no watermark: it is read whole for each batch",
+                )
+                .remedy("remove it here, and put it on the stream"),
             );
         } else if let Err(error) = parse_delay(&watermark.delay) {
             findings.push(Finding::error("interval", format!("{path}.watermark.delay"), error.to_string()).found(&watermark.delay));
@@ -72,14 +76,7 @@ fn input(context: &Context<'_>, path: &str, source: &SourceSpec, role: Role, fin
     context.options(path, format, role, &options, &source.options_from, findings);
 }
 
-fn schema(
-    context: &Context<'_>,
-    path: &str,
-    source: &SourceSpec,
-    format: Format,
-    role: Role,
-    findings: &mut Vec<Finding>,
-) {
+fn schema(context: &Context<'_>, path: &str, source: &SourceSpec, format: Format, role: Role, findings: &mut Vec<Finding>) {
     let own = format!("{path}.schema");
     match (&source.schema, format) {
         (Some(_), Format::Kafka | Format::Rate | Format::RateMicroBatch) => findings.push(
@@ -152,10 +149,14 @@ pub(super) fn volumes(job: &StreamingJob, path: &str, options: &BTreeMap<String,
             None => {
                 let names = || job.spec.catalogs.iter().map(|catalog| catalog.name.as_str());
                 findings.push(
-                    Finding::error("unknown-catalog", own, format!("`{catalog}` is not one of spec.catalogs, so /Volumes/{catalog} is nowhere"))
-                        .allowed(names())
-                        .nearest_of(catalog, names())
-                        .remedy("add it to spec.catalogs with `volumes`"),
+                    Finding::error(
+                        "unknown-catalog",
+                        own,
+                        format!("`{catalog}` is not one of spec.catalogs, so /Volumes/{catalog} is nowhere"),
+                    )
+                    .allowed(names())
+                    .nearest_of(catalog, names())
+                    .remedy("add it to spec.catalogs with `volumes`"),
                 );
             }
         }

@@ -29,8 +29,12 @@ pub(super) fn check(job: &StreamingJob, findings: &mut Vec<Finding>) {
             && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
         if !valid {
             findings.push(
-                Finding::error("parameter-name", crate::manifest::locate::child("spec.parameters", name), format!("`{name}` is not a name for a parameter"))
-                    .remedy("write letters, digits, underscores, dots and hyphens, beginning with a letter"),
+                Finding::error(
+                    "parameter-name",
+                    crate::manifest::locate::child("spec.parameters", name),
+                    format!("`{name}` is not a name for a parameter"),
+                )
+                .remedy("write letters, digits, underscores, dots and hyphens, beginning with a letter"),
             );
         }
     }
@@ -71,20 +75,21 @@ fn names(job: &StreamingJob, findings: &mut Vec<Finding>) {
 
 fn trigger(job: &StreamingJob, findings: &mut Vec<Finding>) {
     let trigger = &job.spec.trigger;
-    let given: Vec<&str> = [
-        ("continuous", trigger.continuous.is_some()),
-        ("schedule", trigger.schedule.is_some()),
-        ("manual", trigger.manual.is_some()),
-    ]
-    .into_iter()
-    .filter_map(|(name, given)| given.then_some(name))
-    .collect();
+    let given: Vec<&str> =
+        [("continuous", trigger.continuous.is_some()), ("schedule", trigger.schedule.is_some()), ("manual", trigger.manual.is_some())]
+            .into_iter()
+            .filter_map(|(name, given)| given.then_some(name))
+            .collect();
     if given.len() != 1 {
         let message = match given.len() {
             0 => "gives none of continuous, schedule, manual; exactly one is needed".to_owned(),
             _ => format!("gives {}; exactly one of continuous, schedule, manual is allowed", given.join(" and ")),
         };
-        findings.push(Finding::error("exactly-one", "spec.trigger", message).remedy("keep one, for example `trigger: {continuous: {}}`"));
+        let remedy = match given.len() {
+            0 => "write for example `trigger: {continuous: {}}`; a trigger without settings is written with `{}`",
+            _ => "keep one",
+        };
+        findings.push(Finding::error("exactly-one", "spec.trigger", message).remedy(remedy));
     }
     if let Some(continuous) = &trigger.continuous
         && continuous.task_retry_mode == TaskRetryModeSpec::Never
@@ -97,8 +102,12 @@ fn trigger(job: &StreamingJob, findings: &mut Vec<Finding>) {
             );
         }
         findings.push(
-            Finding::warning("never-mode", path, "with Never a failed task stays down until all other tasks have ended, which streams do not do by themselves")
-                .remedy("use OnFailure unless somebody watches Degraded"),
+            Finding::warning(
+                "never-mode",
+                path,
+                "with Never a failed task stays down until all other tasks have ended, which streams do not do by themselves",
+            )
+            .remedy("use OnFailure unless somebody watches Degraded"),
         );
     }
     let Some(schedule) = &trigger.schedule else { return };
@@ -161,7 +170,8 @@ fn annotations(job: &StreamingJob, findings: &mut Vec<Finding>) {
         let epoch = key == crate::annotations::CONFIRM_TERMINATED || key == crate::annotations::ADOPT_CHECKPOINT;
         let switch = key == crate::annotations::PAUSED || key == crate::annotations::SKIP_GRACEFUL_STOP;
         if epoch && !matches!((Kind::Int { min: 0, max: i64::MAX }).parse(value), Ok(Value::Int(_))) {
-            findings.push(Finding::error("annotation", path, format!("the value of `{key}` must be an epoch, a whole number")).found(value));
+            findings
+                .push(Finding::error("annotation", path, format!("the value of `{key}` must be an epoch, a whole number")).found(value));
         } else if switch && Kind::Bool.parse(value).is_err() {
             findings.push(Finding::error("annotation", path, format!("the value of `{key}` must be \"true\" or \"false\"")).found(value));
         }

@@ -131,5 +131,11 @@ fn redacted(finding: Finding, format: Format, role: Role, path: &str) -> Finding
         }
         _ => format!("from optionsFrom: {}", finding.message),
     };
-    Finding { message, found: None, path: format!("{path}.optionsFrom"), severity: Severity::min(finding.severity, Severity::Warning), ..finding }
+    Finding {
+        message,
+        found: None,
+        path: format!("{path}.optionsFrom"),
+        severity: Severity::min(finding.severity, Severity::Warning),
+        ..finding
+    }
 }

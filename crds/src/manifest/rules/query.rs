@@ -36,8 +36,12 @@ fn trigger(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Finding>
     let given: Vec<&str> = given.into_iter().filter_map(|(name, given)| given.then_some(name)).collect();
     if given.len() > 1 {
         findings.push(
-            Finding::error("at-most-one", &path, format!("gives {}; at most one of processingTime, availableNow, once is allowed", given.join(" and ")))
-                .remedy("keep one"),
+            Finding::error(
+                "at-most-one",
+                &path,
+                format!("gives {}; at most one of processingTime, availableNow, once is allowed", given.join(" and ")),
+            )
+            .remedy("keep one"),
         );
     }
     if let Some(interval) = &trigger.processing_time
@@ -59,8 +63,12 @@ fn names(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Finding>) 
             && other != own
         {
             findings.push(
-                Finding::error("duplicate-name", format!("{path}.{own}.name"), format!("`{name}` is also the name of {other}; names in SQL compare without regard to case"))
-                    .remedy("choose another name"),
+                Finding::error(
+                    "duplicate-name",
+                    format!("{path}.{own}.name"),
+                    format!("`{name}` is also the name of {other}; names in SQL compare without regard to case"),
+                )
+                .remedy("choose another name"),
             );
         }
     }
@@ -74,10 +82,14 @@ fn names(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Finding>) 
     for observe in &query.observe {
         if !observe.view.is_empty() && !known.iter().any(|name| name.eq_ignore_ascii_case(&observe.view)) {
             findings.push(
-                Finding::error("unknown-view", format!("{path}.observe[{}].view", observe.name), format!("`{}` is neither a source, nor a table, nor a view of this query", observe.view))
-                    .found(&observe.view)
-                    .allowed(known.iter().copied())
-                    .nearest_of(&observe.view, known.iter().copied()),
+                Finding::error(
+                    "unknown-view",
+                    format!("{path}.observe[{}].view", observe.name),
+                    format!("`{}` is neither a source, nor a table, nor a view of this query", observe.view),
+                )
+                .found(&observe.view)
+                .allowed(known.iter().copied())
+                .nearest_of(&observe.view, known.iter().copied()),
             );
         }
     }
@@ -89,9 +101,13 @@ fn checkpoint(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Findi
         && location.contains("${")
     {
         findings.push(
-            Finding::error("checkpoint-parameter", &path, "parameters are not replaced in a checkpoint location: it names one place for ever")
-                .found(location)
-                .remedy("write the location out"),
+            Finding::error(
+                "checkpoint-parameter",
+                &path,
+                "parameters are not replaced in a checkpoint location: it names one place for ever",
+            )
+            .found(location)
+            .remedy("write the location out"),
         );
     }
     let task = context.path.split(['[', ']']).nth(1).unwrap_or_default();

@@ -17,7 +17,8 @@ pub(super) fn check(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec
     if sink.table.is_some() {
         if options.keys().any(|name| name.eq_ignore_ascii_case("path")) {
             findings.push(
-                Finding::error("exactly-one", format!("{path}.options.path"), "give table or options.path, not both").remedy("keep one of them"),
+                Finding::error("exactly-one", format!("{path}.options.path"), "give table or options.path, not both")
+                    .remedy("keep one of them"),
             );
         }
         options.entry("path".to_owned()).or_insert_with(|| "/".to_owned());
@@ -31,7 +32,9 @@ fn format_of(context: &Context<'_>, path: &str, sink: &SinkSpec, findings: &mut 
         findings.extend(table_name(context.job, &format!("{path}.table"), table));
         match &sink.format {
             Some(format) if !format.eq_ignore_ascii_case("delta") => findings.push(
-                Finding::error("table-format", format!("{path}.format"), "a table by name is written as delta").found(format).remedy("remove format"),
+                Finding::error("table-format", format!("{path}.format"), "a table by name is written as delta")
+                    .found(format)
+                    .remedy("remove format"),
             ),
             _ => {}
         }

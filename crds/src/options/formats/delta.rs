@@ -14,12 +14,15 @@ pub const DELTA_ROWS: &[OptionRow] = &[
     OptionRow::new("versionAsOf", Kind::Version, "Version to read. Default: the newest one at each batch.", TRAVEL).table(),
     OptionRow::new("timestampAsOf", Kind::NonEmpty, "Reads the version that was current at this time. Excludes versionAsOf.", TRAVEL)
         .table(),
-    OptionRow::new("mergeSchema", Kind::Bool, "Whether new columns of the query are added to the table.", OPTIONS)
-        .write()
-        .default("false"),
-    OptionRow::new("overwriteSchema", Kind::Bool, "Whether a complete result replaces the schema too; only with output mode Complete.", OPTIONS)
-        .write()
-        .default("false"),
+    OptionRow::new("mergeSchema", Kind::Bool, "Whether new columns of the query are added to the table.", OPTIONS).write().default("false"),
+    OptionRow::new(
+        "overwriteSchema",
+        Kind::Bool,
+        "Whether a complete result replaces the schema too; only with output mode Complete.",
+        OPTIONS,
+    )
+    .write()
+    .default("false"),
     OptionRow::new("userMetadata", Kind::Text, "Text that each commit carries.", OPTIONS).write(),
     OptionRow::new("maxRecordsPerFile", Kind::Int { min: 0, max: i64::MAX }, "Most rows in one file; 0: no limit.", OPTIONS)
         .write()

@@ -14,14 +14,9 @@ pub const RATE_ROWS: &[OptionRow] = &[
         .stream()
         .default("1")
         .bad_value("Invalid value '{}'. The option 'rowsPerSecond' must be positive"),
-    OptionRow::new(
-        "rampUpTime",
-        Kind::Time(TimeUnit::Seconds),
-        "How long the rate grows evenly from 0 to rowsPerSecond.",
-        RATE,
-    )
-    .stream()
-    .default("0s"),
+    OptionRow::new("rampUpTime", Kind::Time(TimeUnit::Seconds), "How long the rate grows evenly from 0 to rowsPerSecond.", RATE)
+        .stream()
+        .default("0s"),
     OptionRow::new(
         "numPartitions",
         Kind::Int { min: 1, max: i32::MAX as i64 },

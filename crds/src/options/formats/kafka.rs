@@ -6,7 +6,7 @@ use crate::options::row::{OptionRow, Role};
 
 const PROVIDER: &str = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
 const WRITER: &str = "org.apache.spark.sql.kafka010.KafkaWriter";
-const BATCH_ONLY: &str = "ending offset not valid in streaming queries: remove it; for a bounded read use the query's trigger `availableNow: {}`";
+const BATCH_ONLY: &str = "is not allowed, ending offset not valid in streaming queries: remove it; for a bounded read use the query's trigger `availableNow: {}`";
 const READ: &[Role] = &[Role::Source, Role::Table];
 
 /// Options of `kafka` beside the client's settings.

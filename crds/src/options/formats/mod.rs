@@ -96,14 +96,12 @@ impl Format {
         };
         match FORMATS.iter().find(|format| format.as_str().eq_ignore_ascii_case(name)) {
             Some(format) if format.can_be(role) => Ok(*format),
-            Some(Format::Delta) => Err(Finding::error(
-                "unknown-format",
-                "format",
-                "a Delta table cannot be a streaming source in this version",
-            )
-            .found(name)
-            .allowed(allowed())
-            .remedy("read it as a static table under `tables`")),
+            Some(Format::Delta) => {
+                Err(Finding::error("unknown-format", "format", "a Delta table cannot be a streaming source in this version")
+                    .found(name)
+                    .allowed(allowed())
+                    .remedy("read it as a static table under `tables`"))
+            }
             Some(format) => {
                 let mut finding = refusal(format!("`{}` cannot be a {}", format.as_str(), role.as_str()));
                 finding.nearest = None;
@@ -114,8 +112,9 @@ impl Format {
                 "memory" | "foreach" | "foreachbatch" => {
                     Err(refusal(format!("`{name}` lives inside a Spark application; Weir has no such {}", role.as_str())))
                 }
-                "orc" | "avro" | "xml" | "binaryfile" | "jdbc" | "cloudfiles" | "iceberg" | "hudi" | "kinesis"
-                | "eventhubs" => Err(refusal(format!("`{name}` is not available as a {} in this version", role.as_str()))),
+                "orc" | "avro" | "xml" | "binaryfile" | "jdbc" | "cloudfiles" | "iceberg" | "hudi" | "kinesis" | "eventhubs" => {
+                    Err(refusal(format!("`{name}` is not available as a {} in this version", role.as_str())))
+                }
                 _ => Err(refusal(format!("`{name}` is not a format"))),
             },
         }

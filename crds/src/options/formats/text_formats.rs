@@ -32,49 +32,31 @@ pub const JSON_ROWS: &[OptionRow] = &[
     OptionRow::new("multiLine", Kind::Bool, "Whether a file is one record, or one array of them, over several lines.", JSON)
         .read()
         .default("false"),
-    OptionRow::new("primitivesAsString", Kind::Bool, "Whether all simple values are inferred as strings.", JSON)
-        .read()
-        .default("false"),
+    OptionRow::new("primitivesAsString", Kind::Bool, "Whether all simple values are inferred as strings.", JSON).read().default("false"),
     OptionRow::new("prefersDecimal", Kind::Bool, "Whether fractions are inferred as decimals where they fit.", JSON)
         .read()
         .default("false"),
     OptionRow::new("allowComments", Kind::Bool, "Whether Java and C++ comments are skipped.", JSON).read().default("false"),
-    OptionRow::new("allowUnquotedFieldNames", Kind::Bool, "Whether field names may stand without quotes.", JSON)
+    OptionRow::new("allowUnquotedFieldNames", Kind::Bool, "Whether field names may stand without quotes.", JSON).read().default("false"),
+    OptionRow::new("allowSingleQuotes", Kind::Bool, "Whether single quotes are taken as quotes.", JSON).read().default("true"),
+    OptionRow::new("allowNumericLeadingZeros", Kind::Bool, "Whether numbers may begin with zeros.", JSON).read().default("false"),
+    OptionRow::new("allowNonNumericNumbers", Kind::Bool, "Whether NaN, Infinity and their like are numbers.", JSON).read().default("true"),
+    OptionRow::new("allowBackslashEscapingAnyCharacter", Kind::Bool, "Whether a backslash may stand before any character.", JSON)
         .read()
         .default("false"),
-    OptionRow::new("allowSingleQuotes", Kind::Bool, "Whether single quotes are taken as quotes.", JSON)
-        .read()
-        .default("true"),
-    OptionRow::new("allowNumericLeadingZeros", Kind::Bool, "Whether numbers may begin with zeros.", JSON)
-        .read()
-        .default("false"),
-    OptionRow::new("allowNonNumericNumbers", Kind::Bool, "Whether NaN, Infinity and their like are numbers.", JSON)
-        .read()
-        .default("true"),
-    OptionRow::new(
-        "allowBackslashEscapingAnyCharacter",
-        Kind::Bool,
-        "Whether a backslash may stand before any character.",
-        JSON,
-    )
-    .read()
-    .default("false"),
     OptionRow::new("allowUnquotedControlChars", Kind::Bool, "Whether strings may hold bare control characters.", JSON)
         .read()
         .default("false"),
     OptionRow::new("dropFieldIfAllNull", Kind::Bool, "Whether columns without a value are left out of an inferred schema.", JSON)
         .read()
         .default("false"),
-    OptionRow::new("inferTimestamp", Kind::Bool, "Whether strings that are timestamps are inferred as such.", JSON)
-        .read()
-        .default("false"),
+    OptionRow::new("inferTimestamp", Kind::Bool, "Whether strings that are timestamps are inferred as such.", JSON).read().default("false"),
     OptionRow::new("samplingRatio", Kind::Float { min: 0.0, max: 1.0 }, "Part of the records that a schema is inferred from.", JSON)
         .read()
         .default("1.0"),
     OptionRow::new("locale", Kind::NonEmpty, "IETF language tag for dates and timestamps.", JSON).read().default("en-US"),
     OptionRow::new("dateFormat", Kind::NonEmpty, "Pattern of dates.", JSON).default("yyyy-MM-dd"),
-    OptionRow::new("timestampFormat", Kind::NonEmpty, "Pattern of timestamps.", JSON)
-        .default("yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]"),
+    OptionRow::new("timestampFormat", Kind::NonEmpty, "Pattern of timestamps.", JSON).default("yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]"),
     OptionRow::new("timestampNTZFormat", Kind::NonEmpty, "Pattern of timestamps without time zone.", JSON)
         .default("yyyy-MM-dd'T'HH:mm:ss[.SSS]"),
     OptionRow::new(
@@ -87,23 +69,16 @@ pub const JSON_ROWS: &[OptionRow] = &[
     OptionRow::new("timeZone", Kind::NonEmpty, "Time zone of timestamps without one. Default: spark.sql.session.timeZone.", JSON),
     OptionRow::new("lineSep", Kind::Separator, "What ends a record. Default when reading: \\n, \\r and \\r\\n; when writing: \\n.", JSON),
     OptionRow::new("encoding", CHARSETS, "Character set. Default: UTF-8.", JSON).alias(&["charset"]),
-    OptionRow::new("maxNestingDepth", Kind::Int { min: 1, max: 100_000 }, "Deepest nesting of a record.", JSON)
-        .read()
-        .default("1000"),
+    OptionRow::new("maxNestingDepth", Kind::Int { min: 1, max: 100_000 }, "Deepest nesting of a record.", JSON).read().default("1000"),
     OptionRow::new("maxStringLen", Kind::Int { min: 1, max: i32::MAX as i64 }, "Longest string of a record, in bytes.", JSON)
         .read()
         .default("100000000"),
     OptionRow::new("compression", TEXT_CODECS, "Codec of written files.", JSON).write().default("none").alias(&["codec"]),
     OptionRow::new("ignoreNullFields", Kind::Bool, "Whether null fields are left out.", JSON).write().default("true"),
     OptionRow::new("pretty", Kind::Bool, "Whether records are written over several lines.", JSON).write().default("false"),
-    OptionRow::new(
-        "writeNonAsciiCharacterAsCodePoint",
-        Kind::Bool,
-        "Whether characters beyond ASCII are written as \\u escapes.",
-        JSON,
-    )
-    .write()
-    .default("false"),
+    OptionRow::new("writeNonAsciiCharacterAsCodePoint", Kind::Bool, "Whether characters beyond ASCII are written as \\u escapes.", JSON)
+        .write()
+        .default("false"),
 ];
 
 /// Options of `csv`.
@@ -131,14 +106,9 @@ pub const CSV_ROWS: &[OptionRow] = &[
     .read()
     .default("_corrupt_record"),
     OptionRow::new("inferSchema", Kind::Bool, "Whether types are inferred from the values.", CSV).read().default("false"),
-    OptionRow::new(
-        "enforceSchema",
-        Kind::Bool,
-        "Whether the schema is applied by position; false compares it with the header.",
-        CSV,
-    )
-    .read()
-    .default("true"),
+    OptionRow::new("enforceSchema", Kind::Bool, "Whether the schema is applied by position; false compares it with the header.", CSV)
+        .read()
+        .default("true"),
     OptionRow::new("preferDate", Kind::Bool, "Whether dates are inferred as dates, not as timestamps.", CSV).read().default("true"),
     OptionRow::new("samplingRatio", Kind::Float { min: 0.0, max: 1.0 }, "Part of the records that a schema is inferred from.", CSV)
         .read()
@@ -174,11 +144,14 @@ pub const CSV_ROWS: &[OptionRow] = &[
     OptionRow::new("timeZone", Kind::NonEmpty, "Time zone of timestamps without one. Default: spark.sql.session.timeZone.", CSV),
     OptionRow::new("locale", Kind::NonEmpty, "IETF language tag for numbers, dates and timestamps.", CSV).read().default("en-US"),
     OptionRow::new("multiLine", Kind::Bool, "Whether quoted values may hold line ends.", CSV).read().default("false"),
-    OptionRow::new("lineSep", Kind::Separator, "What ends a record, one or two characters. Default when reading: \\n, \\r and \\r\\n; when writing: \\n.", CSV),
+    OptionRow::new(
+        "lineSep",
+        Kind::Separator,
+        "What ends a record, one or two characters. Default when reading: \\n, \\r and \\r\\n; when writing: \\n.",
+        CSV,
+    ),
     OptionRow::new("encoding", CHARSETS, "Character set.", CSV).default("UTF-8").alias(&["charset"]),
-    OptionRow::new("maxColumns", Kind::Int { min: 1, max: i32::MAX as i64 }, "Most columns of a record.", CSV)
-        .read()
-        .default("20480"),
+    OptionRow::new("maxColumns", Kind::Int { min: 1, max: i32::MAX as i64 }, "Most columns of a record.", CSV).read().default("20480"),
     OptionRow::new("maxCharsPerColumn", Kind::Int { min: -1, max: i32::MAX as i64 }, "Longest value, in characters; -1: no limit.", CSV)
         .read()
         .default("-1"),

@@ -25,10 +25,13 @@ pub(super) fn parse(text: &str) -> Result<Login, String> {
         "PlainLoginModule" => false,
         "ScramLoginModule" => true,
         "OAuthBearerLoginModule" => {
-            return Err("OAUTHBEARER has no counterpart here: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (ssl.keystore.*)".to_owned());
+            return Err("OAUTHBEARER has no counterpart here: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (ssl.keystore.*)"
+                .to_owned());
         }
         "Krb5LoginModule" => {
-            return Err("Kerberos has no counterpart here: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (ssl.keystore.*)".to_owned());
+            return Err(
+                "Kerberos has no counterpart here: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (ssl.keystore.*)".to_owned()
+            );
         }
         _ => return Err("its login module is not known: use PlainLoginModule or ScramLoginModule".to_owned()),
     };
@@ -101,11 +104,8 @@ mod tests {
 
     #[test]
     fn reads_plain_and_scram() {
-        let login = parse(
-            "org.apache.kafka.common.security.scram.ScramLoginModule required\n username=\"a\" password='b;\\'\"' ;",
-        )
-        .ok()
-        .unwrap();
+        let login =
+            parse("org.apache.kafka.common.security.scram.ScramLoginModule required\n username=\"a\" password='b;\\'\"' ;").ok().unwrap();
         assert!(login.scram && login.username == "a" && login.password == "b;'\"");
         let shaded = "kafkashaded.org.apache.kafka.common.security.plain.PlainLoginModule required username=u password=p;";
         assert!(!parse(shaded).ok().unwrap().scram);
@@ -113,7 +113,13 @@ mod tests {
 
     #[test]
     fn errors_never_quote_the_text() {
-        for text in ["", "X required;", "a.PlainLoginModule required username=\"geheim", "a.PlainLoginModule required password=\"geheim\";", "a.PlainLoginModule username"] {
+        for text in [
+            "",
+            "X required;",
+            "a.PlainLoginModule required username=\"geheim",
+            "a.PlainLoginModule required password=\"geheim\";",
+            "a.PlainLoginModule username",
+        ] {
             let error = parse(text).err().unwrap();
             assert!(!error.contains("geheim"), "{error}");
         }

@@ -19,16 +19,9 @@ use properties::{KERBEROS_REMEDY, OAUTH_REMEDY, PEM_REMEDY};
 
 const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
-pub(super) fn translate(
-    role: Role,
-    given: &BTreeMap<String, String>,
-    parsed: &mut ParsedOptions,
-    findings: &mut Vec<Finding>,
-) {
-    let settings: BTreeMap<String, (&str, &str)> = given
-        .iter()
-        .map(|(name, value)| (name[6..].to_ascii_lowercase(), (name.as_str(), value.as_str())))
-        .collect();
+pub(super) fn translate(role: Role, given: &BTreeMap<String, String>, parsed: &mut ParsedOptions, findings: &mut Vec<Finding>) {
+    let settings: BTreeMap<String, (&str, &str)> =
+        given.iter().map(|(name, value)| (name[6..].to_ascii_lowercase(), (name.as_str(), value.as_str()))).collect();
     let mut out = Translation { settings: &settings, client: BTreeMap::new(), findings };
     for (key, (name, value)) in &settings {
         parsed.client_as_written.insert(key.clone(), (*value).to_owned());
@@ -83,11 +76,7 @@ impl Translation<'_> {
             Mapping::Words(other, words) => match words.iter().find(|word| word.eq_ignore_ascii_case(value.trim())) {
                 Some(word) => self.put(other, word),
                 None => {
-                    let finding = Finding::error(
-                        "option-value",
-                        name,
-                        format!("Invalid value '{value}' for Kafka option '{key}'"),
-                    );
+                    let finding = Finding::error("option-value", name, format!("Invalid value '{value}' for Kafka option '{key}'"));
                     self.findings.push(finding.found(value).allowed(words.iter().copied()).nearest_of(value, words.iter().copied()));
                 }
             },
@@ -168,10 +157,10 @@ impl Translation<'_> {
         let login = match jaas::parse(text) {
             Ok(login) => login,
             Err(reason) => {
-                self.findings.push(
-                    Finding::error("option-value", *name, format!("Kafka option 'sasl.jaas.config' cannot be used: {reason}"))
-                        .remedy("write for example `org.apache.kafka.common.security.scram.ScramLoginModule required username=\"…\" password=\"…\";`"),
-                );
+                self.findings
+                    .push(Finding::error("option-value", *name, format!("Kafka option 'sasl.jaas.config' cannot be used: {reason}")).remedy(
+                    "write for example `org.apache.kafka.common.security.scram.ScramLoginModule required username=\"…\" password=\"…\";`",
+                ));
                 return;
             }
         };
@@ -179,8 +168,12 @@ impl Translation<'_> {
         let expected = if login.scram { "SCRAM-SHA-256 or SCRAM-SHA-512" } else { "PLAIN" };
         match mechanism.as_deref() {
             None => self.findings.push(
-                Finding::error("missing-option", "kafka.sasl.mechanism", format!("the login module needs the mechanism {expected}, but kafka.sasl.mechanism is not given"))
-                    .remedy(format!("add `kafka.sasl.mechanism`: {expected}")),
+                Finding::error(
+                    "missing-option",
+                    "kafka.sasl.mechanism",
+                    format!("the login module needs the mechanism {expected}, but kafka.sasl.mechanism is not given"),
+                )
+                .remedy(format!("add `kafka.sasl.mechanism`: {expected}")),
             ),
             Some(mechanism) if mechanism.starts_with("SCRAM") != login.scram && MECHANISMS.contains(&mechanism) => {
                 self.findings.push(
@@ -195,8 +188,12 @@ impl Translation<'_> {
         let protocol = self.settings.get("security.protocol").map(|(_, value)| value.trim().to_ascii_uppercase());
         if !protocol.is_some_and(|protocol| protocol.starts_with("SASL")) {
             self.findings.push(
-                Finding::error("option-value", *name, "kafka.sasl.jaas.config has no effect unless kafka.security.protocol is SASL_SSL or SASL_PLAINTEXT")
-                    .remedy("add `kafka.security.protocol`: SASL_SSL"),
+                Finding::error(
+                    "option-value",
+                    *name,
+                    "kafka.sasl.jaas.config has no effect unless kafka.security.protocol is SASL_SSL or SASL_PLAINTEXT",
+                )
+                .remedy("add `kafka.security.protocol`: SASL_SSL"),
             );
         }
     }
@@ -238,9 +235,7 @@ impl Translation<'_> {
     }
 
     fn refuse(&mut self, name: &str, key: &str, remedy: &str) {
-        self.findings.push(
-            Finding::error("refused-option", name, format!("Kafka option '{key}' cannot be obeyed here")).remedy(remedy),
-        );
+        self.findings.push(Finding::error("refused-option", name, format!("Kafka option '{key}' cannot be obeyed here")).remedy(remedy));
     }
 
     fn bad(&mut self, name: &str, key: &str, must: &str) {
