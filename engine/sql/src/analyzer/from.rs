@@ -1,0 +1,400 @@
+//! FROM: tables, views, CTEs, subqueries, joins, LATERAL VIEW.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Column, JoinType, ScalarValue, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{
+    Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins,
+};
+use weir_core::Error;
+
+use super::expr::Cx;
+use super::{Analyzer, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
+use crate::cast::CastMode;
+use crate::error::from_planning;
+use crate::exec::{AggregateSpec, ObserveNode, Observer};
+use crate::types::canonical;
+use crate::udf::Rows;
+
+impl Analyzer<'_> {
+    /// The relation of a FROM clause; one row without columns if there is none.
+    pub(super) fn from(&self, from: &[TableWithJoins]) -> Result<Relation> {
+        let mut found: Option<Relation> = None;
+        for item in from {
+            let mut relation = self.factor(&item.relation)?;
+            for join in &item.joins {
+                relation = self.join(relation, join)?;
+            }
+            found = Some(match found {
+                None => relation,
+                Some(left) => self.join_on(left, relation, JoinType::Inner, "Cross", |_, _| Ok(None))?,
+            });
+        }
+        match found {
+            Some(relation) => Ok(relation),
+            None => {
+                let one = Expr::Literal(ScalarValue::Boolean(Some(true)), None).alias(self.fresh("one"));
+                let plan = LogicalPlanBuilder::empty(true)
+                    .project(vec![one])
+                    .and_then(LogicalPlanBuilder::build)
+                    .map_err(from_planning)?;
+                Ok(Relation { plan, scope: Scope::default(), streaming: false, aggregated: false })
+            }
+        }
+    }
+
+    fn factor(&self, factor: &TableFactor) -> Result<Relation> {
+        match factor {
+            TableFactor::Table { name, alias, sample, args: None, .. } => {
+                let relation = self.named_table(name)?;
+                if sample.is_some() {
+                    if relation.streaming {
+                        self.found(Finding::Sample);
+                    } else {
+                        return Err(unsupported("TABLESAMPLE", "filter by a hash of a key"));
+                    }
+                }
+                self.aliased(relation, alias.as_ref(), Some(names::parts(name).pop().unwrap_or_default()))
+            }
+            TableFactor::Table { name, alias, args: Some(args), .. } => {
+                let text = name.to_string().to_ascii_lowercase();
+                if text == "range" {
+                    let args: Vec<_> = args.args.iter().map(ToString::to_string).collect();
+                    return self.aliased(self.range(&args)?, alias.as_ref(), None);
+                }
+                Err(unsupported(&format!("the table function {text}"), "use LATERAL VIEW or a generator in the select list"))
+            }
+            TableFactor::Derived { subquery, alias, lateral: false, .. } => {
+                let relation = self.query(subquery)?;
+                self.aliased(relation, alias.as_ref(), None)
+            }
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                let relation = self.from(std::slice::from_ref(table_with_joins))?;
+                match alias {
+                    Some(_) => self.aliased(relation, alias.as_ref(), None),
+                    None => Ok(relation),
+                }
+            }
+            other => Err(unsupported(&format!("`{other}` in FROM"), "use a table, a view or a subquery")),
+        }
+    }
+
+    fn range(&self, args: &[String]) -> Result<Relation> {
+        let numbers: Vec<i64> = args.iter().filter_map(|a| a.trim_end_matches(['L', 'l']).parse().ok()).collect();
+        let (start, end, step) = match numbers.as_slice() {
+            [end] => (0, *end, 1),
+            [start, end] => (*start, *end, 1),
+            [start, end, step, ..] if *step != 0 => (*start, *end, *step),
+            _ => return Err(Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", "range takes 1 to 3 integers")),
+        };
+        let mut values = Vec::new();
+        let mut next = start;
+        while (step > 0 && next < end) || (step < 0 && next > end) {
+            values.push(next);
+            match next.checked_add(step) {
+                Some(v) => next = v,
+                None => break,
+            }
+        }
+        let array: arrow::array::ArrayRef = Arc::new(arrow::array::Int64Array::from(values));
+        let schema = Arc::new(arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new(
+            "id",
+            arrow::datatypes::DataType::Int64,
+            false,
+        )]));
+        let batch = arrow::array::RecordBatch::try_new(Arc::clone(&schema), vec![array]).map_err(|e| from_planning(e.into()))?;
+        let table = datafusion::datasource::MemTable::try_new(schema, vec![vec![batch]]).map_err(from_planning)?;
+        self.scan(Arc::new(table), None)
+    }
+
+    /// A relation under its alias, with column aliases if there are any.
+    fn aliased(&self, mut relation: Relation, alias: Option<&TableAlias>, own: Option<String>) -> Result<Relation> {
+        let name = alias.map(|a| a.name.value.clone()).or(own);
+        if let Some(name) = name {
+            relation.scope = relation.scope.qualified(&name);
+        }
+        if let Some(alias) = alias.filter(|a| !a.columns.is_empty()) {
+            if alias.columns.len() != relation.scope.cols.len() {
+                return Err(Error::config(
+                    "ASSIGNMENT_ARITY_MISMATCH",
+                    format!("the number of column aliases does not match the number of columns: {} and {}", alias.columns.len(), relation.scope.cols.len()),
+                ));
+            }
+            for (col, alias) in relation.scope.cols.iter_mut().zip(&alias.columns) {
+                col.name.clone_from(&alias.name.value);
+            }
+        }
+        Ok(relation)
+    }
+
+    fn named_table(&self, name: &ObjectName) -> Result<Relation> {
+        let parts = names::parts(name);
+        let full = parts.join(".");
+        let same = |other: &str| {
+            if self.conf.case_sensitive { other == full } else { other.eq_ignore_ascii_case(&full) }
+        };
+        let cte = self.ctes.borrow().iter().find(|(n, _)| same(n)).map(|(_, c)| Arc::clone(c));
+        if let Some(cte) = cte {
+            let outer = self.ctes.replace(cte.visible.clone());
+            let relation = self.query(&cte.query);
+            self.ctes.replace(outer);
+            let mut relation = relation?;
+            for (col, name) in relation.scope.cols.iter_mut().zip(&cte.columns) {
+                col.name.clone_from(name);
+            }
+            return Ok(relation);
+        }
+        let relation = if let Some((name, query)) = self.catalog.views.iter().find(|(n, _)| same(n)) {
+            if self.open_views.borrow().contains(name) {
+                return Err(Error::config("RECURSIVE_VIEW", format!("the view {name} uses itself")));
+            }
+            self.open_views.borrow_mut().push(name.clone());
+            let outer = self.ctes.replace(Default::default());
+            let relation = self.query(query);
+            self.ctes.replace(outer);
+            self.open_views.borrow_mut().pop();
+            relation.map_err(|e| e.context(format!("view {name}")))?
+        } else if let Some(table) = self.catalog.tables.iter().find(|t| same(&t.name)) {
+            if let Some(stream) = table.stream {
+                let mut used = self.used_streams.borrow_mut();
+                if !used.contains(&stream) {
+                    used.push(stream);
+                }
+            }
+            self.scan(Arc::clone(&table.provider), table.stream)?
+        } else {
+            return Err(self.table_not_found(&full));
+        };
+        self.observe(relation, &full)
+    }
+
+    fn table_not_found(&self, name: &str) -> Error {
+        let mut known: Vec<(usize, &str)> = self
+            .catalog
+            .tables
+            .iter()
+            .map(|t| t.name.as_str())
+            .chain(self.catalog.views.iter().map(|(n, _)| n.as_str()))
+            .map(|n| (strsim::damerau_levenshtein(&name.to_lowercase(), &n.to_lowercase()), n))
+            .collect();
+        known.sort_unstable();
+        let hint = match known.first() {
+            Some((_, nearest)) => format!("; did you mean `{nearest}`? Known are {}", known.iter().map(|(_, n)| format!("`{n}`")).collect::<Vec<_>>().join(", ")),
+            None => "; the query has no sources, tables or views".to_owned(),
+        };
+        Error::config("TABLE_OR_VIEW_NOT_FOUND", format!("the table or view `{name}` cannot be found{hint}"))
+    }
+
+    /// A scan whose columns have unique names and canonical types.
+    fn scan(&self, provider: Arc<dyn TableProvider>, stream: Option<usize>) -> Result<Relation> {
+        let alias = self.fresh("t");
+        let schema = provider.schema();
+        let builder = LogicalPlanBuilder::scan(alias.clone(), provider_as_source(provider), None).map_err(from_planning)?;
+        let mut exprs = Vec::new();
+        let mut cols = Vec::new();
+        for field in schema.fields() {
+            let ty = canonical(field.data_type()).ok_or_else(|| {
+                Error::config(
+                    "UNSUPPORTED_DATATYPE",
+                    format!("the column {} has the type {}, which Spark SQL does not have", field.name(), field.data_type()),
+                )
+            })?;
+            let column = Expr::Column(Column::new(Some(TableReference::bare(alias.as_str())), field.name()));
+            let expr = if field.data_type() == &ty {
+                column
+            } else {
+                let target = ty.clone();
+                let raw = Typed::new(column, ty.clone(), field.name().clone());
+                self.call("canonical", "", ty.clone(), &[raw], move |rows: Rows| {
+                    crate::functions::nested::to_canonical(&rows.args[0], &target)
+                })
+                .expr
+            };
+            let name = self.fresh("c");
+            exprs.push(expr.alias(&name));
+            cols.push(ScopeCol {
+                qualifier: None,
+                name: field.name().clone(),
+                column: Column::new_unqualified(name),
+                ty,
+                spark_type: field.metadata().get(crate::types::SPARK_TYPE_KEY).cloned(),
+                hidden: false,
+            });
+        }
+        let plan = builder.project(exprs).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
+        Ok(Relation { plan, scope: Scope { cols }, streaming: stream.is_some(), aggregated: false })
+    }
+
+    /// Puts the observations of this view into the plan, each once.
+    fn observe(&self, mut relation: Relation, name: &str) -> Result<Relation> {
+        for observation in &self.catalog.observations {
+            if !observation.view.eq_ignore_ascii_case(name)
+                || self.observed.borrow().iter().any(|o| o.name == observation.name)
+            {
+                continue;
+            }
+            let calls = std::cell::RefCell::new(Vec::new());
+            let cx = Cx { scope: &relation.scope, enclosing: None, aggregates: Some(&calls), clause: "an observation" };
+            let mut outputs = Vec::new();
+            for (metric, sql) in &observation.metrics {
+                let value = self
+                    .expr(sql, &cx)
+                    .and_then(|v| self.over_groups(v, &[], &relation.scope))
+                    .map_err(|e| e.context(format!("observation {}, metric {metric}", observation.name)))?;
+                outputs.push((metric.clone(), value.expr, value.spark_type));
+            }
+            let calls = calls.into_inner();
+            let index = self.observed.borrow().len();
+            let node = ObserveNode {
+                input: relation.plan.clone(),
+                index,
+                aggregates: calls.iter().map(|c| c.expr.clone()).collect(),
+            };
+            self.observed.borrow_mut().push(Observer {
+                name: observation.name.clone(),
+                aggregates: calls.into_iter().map(|c| AggregateSpec { name: c.name, expr: c.expr }).collect(),
+                outputs,
+                input: Arc::clone(relation.plan.schema()),
+            });
+            relation.plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
+        }
+        Ok(relation)
+    }
+
+    fn join(&self, left: Relation, join: &Join) -> Result<Relation> {
+        let right = self.factor(&join.relation)?;
+        let (kind, shown, constraint) = match &join.join_operator {
+            JoinOperator::Join(c) | JoinOperator::Inner(c) => (JoinType::Inner, "Inner", c),
+            JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => (JoinType::Left, "LeftOuter", c),
+            JoinOperator::Right(c) | JoinOperator::RightOuter(c) => (JoinType::Right, "RightOuter", c),
+            JoinOperator::FullOuter(c) => (JoinType::Full, "FullOuter", c),
+            JoinOperator::CrossJoin(c) => (JoinType::Inner, "Cross", c),
+            JoinOperator::Semi(c) | JoinOperator::LeftSemi(c) => (JoinType::LeftSemi, "LeftSemi", c),
+            JoinOperator::Anti(c) | JoinOperator::LeftAnti(c) => (JoinType::LeftAnti, "LeftAnti", c),
+            other => return Err(unsupported(&format!("{other:?}"), "use INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI or LEFT ANTI JOIN")),
+        };
+        let using: Vec<String> = match constraint {
+            JoinConstraint::Using(columns) => columns.iter().map(|c| names::parts(c).join(".")).collect(),
+            JoinConstraint::Natural => left
+                .scope
+                .cols
+                .iter()
+                .filter(|l| right.scope.cols.iter().any(|r| r.name.eq_ignore_ascii_case(&l.name)))
+                .map(|l| l.name.clone())
+                .collect(),
+            _ => vec![],
+        };
+        if using.is_empty() {
+            return self.join_on(left, right, kind, shown, |this, cx| match constraint {
+                JoinConstraint::On(on) => Ok(Some(this.boolean(this.expr(on, cx)?)?)),
+                _ => Ok(None),
+            });
+        }
+        let pick = |scope: &Scope, name: &String| -> Result<Typed> {
+            match scope.resolve(std::slice::from_ref(name), self.conf.case_sensitive)? {
+                super::scope::Resolved::Column(col, _) => Ok(col.typed()),
+                super::scope::Resolved::Missing => Err(scope.unresolved(std::slice::from_ref(name))),
+            }
+        };
+        let mut pairs = Vec::new();
+        for name in &using {
+            pairs.push((name.clone(), pick(&left.scope, name)?, pick(&right.scope, name)?));
+        }
+        let on = pairs.clone();
+        let mut joined = self.join_on(left, right, kind, shown, move |this, _| {
+            let mut all: Option<Typed> = None;
+            for (_, l, r) in on {
+                let equal = this.compare(l, datafusion::logical_expr::Operator::Eq, r, "=")?;
+                all = Some(match all {
+                    None => equal,
+                    Some(before) => this.and(before, equal)?,
+                });
+            }
+            Ok(all)
+        })?;
+        // The joined columns come first and once.
+        let mut merged = Vec::new();
+        for (name, l, r) in pairs {
+            let value = match kind {
+                JoinType::Right => r.clone(),
+                JoinType::Full => crate::functions::build(self, "coalesce", vec![l.clone(), r.clone()])
+                    .unwrap_or_else(|| Ok(l.clone()))?,
+                _ => l.clone(),
+            };
+            for col in &mut joined.scope.cols {
+                let column = Expr::Column(col.column.clone());
+                if column == l.expr || column == r.expr {
+                    col.hidden = true;
+                }
+            }
+            merged.push((name, value));
+        }
+        let mut exprs: Vec<Expr> = joined.plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut cols = Vec::new();
+        for (name, value) in merged {
+            let alias = self.fresh("c");
+            exprs.push(value.expr.alias(&alias));
+            cols.push(ScopeCol {
+                qualifier: None,
+                name,
+                column: Column::new_unqualified(alias),
+                ty: value.ty,
+                spark_type: value.spark_type,
+                hidden: false,
+            });
+        }
+        cols.append(&mut joined.scope.cols);
+        joined.scope.cols = cols;
+        joined.plan = LogicalPlanBuilder::from(joined.plan)
+            .project(exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_planning)?;
+        Ok(joined)
+    }
+
+    fn join_on(
+        &self,
+        left: Relation,
+        right: Relation,
+        kind: JoinType,
+        shown: &'static str,
+        condition: impl FnOnce(&Self, &Cx) -> Result<Option<Typed>>,
+    ) -> Result<Relation> {
+        match (left.streaming, right.streaming) {
+            (true, true) => self.found(Finding::StreamStreamJoin(shown)),
+            (true, false) if matches!(kind, JoinType::Right | JoinType::Full) => self.found(Finding::StaticOuterJoin(shown)),
+            (false, true) if !matches!(kind, JoinType::Inner | JoinType::Right) => self.found(Finding::StaticOuterJoin(shown)),
+            _ => {}
+        }
+        let both = Scope { cols: left.scope.cols.iter().chain(&right.scope.cols).cloned().collect() };
+        let on = condition(self, &Cx::new(&both, "JOIN"))?;
+        let on_exprs: Vec<Expr> = match on {
+            Some(on) => vec![on.expr],
+            None => vec![Expr::Literal(ScalarValue::Boolean(Some(true)), None)],
+        };
+        let plan = LogicalPlanBuilder::from(left.plan)
+            .join_on(right.plan, kind, on_exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_planning)?;
+        let scope = if matches!(kind, JoinType::LeftSemi | JoinType::LeftAnti) { left.scope } else { both };
+        Ok(Relation {
+            plan,
+            scope,
+            streaming: left.streaming || right.streaming,
+            aggregated: left.aggregated || right.aggregated,
+        })
+    }
+
+    /// The mode in which set operations bring columns together.
+    pub(super) fn set_mode(&self) -> CastMode {
+        self.cast_mode()
+    }
+}
+
+/// The error for syntax that Weir does not run.
+pub fn unsupported(what: &str, remedy: &str) -> Error {
+    Error::config("WEIR_UNSUPPORTED_SQL", format!("{what} is not supported; {remedy}"))
+}

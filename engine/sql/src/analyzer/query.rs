@@ -1,0 +1,666 @@
+//! Queries: WITH, SELECT, set operations, ORDER BY, LIMIT.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::Column;
+use datafusion::logical_expr::{Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, SortExpr};
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr as Sql, GroupByExpr, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, WildcardAdditionalOptions,
+};
+use weir_core::Error;
+
+use super::aggregate::{AggregateCall, contains_aggregate};
+use super::expr::Cx;
+use super::from::unsupported;
+use super::generate::as_generator;
+use super::{Analyzer, Cte, Finding, Relation, Result, Scope, ScopeCol, Typed, coerce, names};
+use crate::error::from_planning;
+
+impl Analyzer<'_> {
+    /// A whole query.
+    pub fn query(&self, query: &Query) -> Result<Relation> {
+        let outer = self.ctes.borrow().clone();
+        if let Some(with) = &query.with {
+            if with.recursive {
+                return Err(unsupported("WITH RECURSIVE", "write the steps out"));
+            }
+            for cte in &with.cte_tables {
+                let visible = self.ctes.borrow().clone();
+                let columns = cte.alias.columns.iter().map(|c| c.name.value.clone()).collect();
+                let cte_entry = Arc::new(Cte { query: (*cte.query).clone(), columns, visible });
+                self.ctes.borrow_mut().insert(cte.alias.name.value.clone(), cte_entry);
+            }
+        }
+        let result = self.query_body(query);
+        self.ctes.replace(outer);
+        result
+    }
+
+    fn query_body(&self, query: &Query) -> Result<Relation> {
+        let mut relation = match query.body.as_ref() {
+            SetExpr::Select(select) => self.select(select, query.order_by.as_ref())?,
+            other => {
+                let relation = self.set_expr(other)?;
+                self.sort_output(relation, query.order_by.as_ref())?
+            }
+        };
+        if let Some(limit) = &query.limit_clause {
+            relation = self.limit(relation, limit)?;
+        }
+        Ok(relation)
+    }
+
+    fn set_expr(&self, body: &SetExpr) -> Result<Relation> {
+        match body {
+            SetExpr::Select(select) => self.select(select, None),
+            SetExpr::Query(query) => self.query(query),
+            SetExpr::Values(values) => {
+                let rows: Vec<&Vec<Sql>> = values.rows.iter().map(|r| &r.content).collect();
+                self.values(&rows)
+            }
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                let (l, r) = (self.set_expr(left)?, self.set_expr(right)?);
+                self.set_operation(l, *op, *set_quantifier, r)
+            }
+            SetExpr::Table(table) => match &table.table_name {
+                Some(name) => {
+                    let query = crate::parser::parse_query(&format!("SELECT * FROM {name}"))?;
+                    self.query(&query)
+                }
+                None => Err(unsupported("TABLE", "use SELECT * FROM")),
+            },
+            other => Err(unsupported(&format!("`{other}`"), "write a SELECT")),
+        }
+    }
+
+    fn values(&self, rows: &[&Vec<Sql>]) -> Result<Relation> {
+        let scope = Scope::default();
+        let cx = Cx::new(&scope, "VALUES");
+        let width = rows.first().map_or(0, |r| r.len());
+        let mut columns: Vec<Vec<Typed>> = vec![Vec::new(); width];
+        for row in rows {
+            if row.len() != width {
+                return Err(Error::config("INVALID_INLINE_TABLE.NUM_COLUMNS_MISMATCH", "the rows of VALUES differ in their number of columns"));
+            }
+            for (column, cell) in columns.iter_mut().zip(row.iter()) {
+                column.push(self.expr(cell, &cx)?);
+            }
+        }
+        let columns = columns.into_iter().map(|c| self.to_common("VALUES", c)).collect::<Result<Vec<_>>>()?;
+        let cells = (0..rows.len()).map(|row| columns.iter().map(|c| c[row].expr.clone()).collect()).collect();
+        let plan = LogicalPlanBuilder::values(cells).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
+        let mut exprs = Vec::new();
+        let mut cols = Vec::new();
+        for (index, (column, cells)) in plan.schema().columns().into_iter().zip(&columns).enumerate() {
+            let alias = self.fresh("c");
+            exprs.push(Expr::Column(column).alias(&alias));
+            cols.push(scope_col(format!("col{}", index + 1), alias, &cells[0]));
+        }
+        let plan = project(plan, exprs)?;
+        Ok(Relation { plan, scope: Scope { cols }, streaming: false, aggregated: false })
+    }
+
+    fn set_operation(&self, l: Relation, op: SetOperator, quantifier: SetQuantifier, r: Relation) -> Result<Relation> {
+        let name = op.to_string();
+        if l.scope.cols.len() != r.scope.cols.len() {
+            return Err(Error::config(
+                "NUM_COLUMNS_MISMATCH",
+                format!("{name} needs the same number of columns on both sides, but there are {} and {}", l.scope.cols.len(), r.scope.cols.len()),
+            ));
+        }
+        match (op, l.streaming, r.streaming) {
+            (SetOperator::Union, a, b) if a != b => self.found(Finding::UnionOfStreamAndTable),
+            (SetOperator::Intersect, true, true) => self.found(Finding::Intersect),
+            (SetOperator::Intersect, true, _) | (SetOperator::Intersect, _, true) => self.found(Finding::Intersect),
+            (SetOperator::Except | SetOperator::Minus, _, true) => self.found(Finding::ExceptOnRight),
+            (SetOperator::Except | SetOperator::Minus, true, false) => self.found(Finding::Except),
+            _ => {}
+        }
+        let streaming = l.streaming || r.streaming;
+        let mut types = Vec::new();
+        for (a, b) in l.scope.cols.iter().zip(&r.scope.cols) {
+            types.push(coerce::wider(&a.ty, &b.ty, self.conf.ansi).ok_or_else(|| {
+                Error::config(
+                    "INCOMPATIBLE_COLUMN_TYPE",
+                    format!("{name} cannot bring the columns {} ({}) and {} ({}) together", a.name, crate::spark_type_name(&a.ty), b.name, crate::spark_type_name(&b.ty)),
+                )
+            })?);
+        }
+        let aliases: Vec<String> = types.iter().map(|_| self.fresh("c")).collect();
+        let side = |relation: &Relation| -> Result<LogicalPlan> {
+            let mut exprs = Vec::new();
+            for ((col, ty), alias) in relation.scope.cols.iter().zip(&types).zip(&aliases) {
+                let value = self.explicit_cast(col.typed(), ty, self.set_mode(), None)?;
+                exprs.push(value.expr.alias(alias));
+            }
+            project(relation.plan.clone(), exprs)
+        };
+        let (lp, rp) = (side(&l)?, side(&r)?);
+        let all = matches!(quantifier, SetQuantifier::All | SetQuantifier::AllByName);
+        let plan = match op {
+            SetOperator::Union => {
+                let union = LogicalPlanBuilder::from(lp).union(rp).map_err(from_planning)?;
+                if all {
+                    union
+                } else {
+                    if streaming {
+                        self.found(Finding::Distinct);
+                    }
+                    union.distinct().map_err(from_planning)?
+                }
+                .build()
+            }
+            SetOperator::Intersect => LogicalPlanBuilder::intersect(lp, rp, all),
+            SetOperator::Except | SetOperator::Minus => LogicalPlanBuilder::except(lp, rp, all),
+        }
+        .map_err(from_planning)?;
+        let cols = l
+            .scope
+            .cols
+            .iter()
+            .zip(&types)
+            .zip(aliases)
+            .map(|((col, ty), alias)| ScopeCol {
+                qualifier: None,
+                name: col.name.clone(),
+                column: Column::new_unqualified(alias),
+                ty: ty.clone(),
+                spark_type: col.spark_type.clone(),
+                hidden: false,
+            })
+            .collect();
+        Ok(Relation { plan, scope: Scope { cols }, streaming, aggregated: l.aggregated || r.aggregated })
+    }
+
+    fn select(&self, select: &Select, order_by: Option<&OrderBy>) -> Result<Relation> {
+        if select.qualify.is_some() || !select.named_window.is_empty() {
+            return Err(unsupported("QUALIFY and WINDOW", "compute window functions where the table is read"));
+        }
+        let mut input = self.from(&select.from)?;
+        for view in &select.lateral_views {
+            let function = as_generator(&view.lateral_view).ok_or_else(|| {
+                unsupported(&format!("LATERAL VIEW {}", view.lateral_view), "use explode, posexplode, inline, stack or json_tuple")
+            })?;
+            let (relation, mut made) = self.generate(input, function, view.outer)?;
+            input = relation;
+            name_columns(&mut made, &view.lateral_col_alias)?;
+            let qualifier = names::parts(&view.lateral_view_name).pop();
+            for col in &mut made {
+                col.qualifier.clone_from(&qualifier);
+            }
+            input.scope.cols.extend(made);
+        }
+        if let Some(condition) = &select.selection {
+            let cx = Cx::new(&input.scope, "WHERE");
+            let condition = self.boolean(self.expr(condition, &cx)?)?;
+            input.plan = filter(input.plan, condition.expr)?;
+        }
+        let (input, items) = self.generators(input, &select.projection)?;
+        let grouped = match &select.group_by {
+            GroupByExpr::Expressions(exprs, modifiers) => {
+                if !modifiers.is_empty() {
+                    return Err(unsupported("GROUP BY WITH ROLLUP or CUBE", "group by each level on its own"));
+                }
+                !exprs.is_empty()
+            }
+            GroupByExpr::All(_) => true,
+        };
+        let aggregated = grouped
+            || select.having.is_some()
+            || items.iter().any(|i| matches!(i, Item::Sql(sql, _) if contains_aggregate(sql)));
+        let (mut relation, mut out, calls_scope) = if aggregated {
+            self.grouped(input, select, &items)?
+        } else {
+            let mut out = Vec::new();
+            for item in &items {
+                out.extend(self.item(item, &input.scope, None)?);
+            }
+            (input, out, None)
+        };
+        // ORDER BY sees the output's names first, then the input.
+        let mut sorts = Vec::new();
+        let visible = out.len();
+        if let Some(order_by) = order_by {
+            for key in order_keys(order_by)? {
+                let position = self.output_position(&key.expr, &out)?;
+                let index = match position {
+                    Some(index) => index,
+                    None => {
+                        let value = match &calls_scope {
+                            None => self.expr(&key.expr, &Cx::new(&relation.scope, "ORDER BY"))?,
+                            Some(grouped) => grouped.analyse(self, &key.expr)?,
+                        };
+                        out.push(value);
+                        out.len() - 1
+                    }
+                };
+                sorts.push((index, key));
+            }
+        }
+        let sort_streaming = relation.streaming && !sorts.is_empty();
+        if sort_streaming {
+            self.found(Finding::Sort { aggregated: relation.aggregated });
+        }
+        let mut exprs = Vec::new();
+        let mut cols = Vec::new();
+        for value in &out {
+            let alias = self.fresh("c");
+            exprs.push(value.expr.clone().alias(&alias));
+            cols.push(scope_col(value.name.clone(), alias, value));
+        }
+        if let Some(grouped) = calls_scope {
+            relation.plan = grouped.plan(self, relation.plan)?;
+        }
+        if exprs.is_empty() {
+            return Err(Error::config("PARSE_SYNTAX_ERROR", "the select list is empty"));
+        }
+        relation.plan = project(relation.plan, exprs)?;
+        if let Some(distinct) = &select.distinct {
+            match distinct {
+                Distinct::Distinct => {
+                    if relation.streaming {
+                        self.found(Finding::Distinct);
+                    }
+                    if visible != cols.len() {
+                        return Err(Error::config("UNRESOLVED_COLUMN.WITH_SUGGESTION", "ORDER BY beside DISTINCT can only use columns of the select list"));
+                    }
+                    relation.plan = LogicalPlanBuilder::from(relation.plan)
+                        .distinct()
+                        .and_then(LogicalPlanBuilder::build)
+                        .map_err(from_planning)?;
+                }
+                Distinct::All => {}
+                Distinct::On(_) => return Err(unsupported("DISTINCT ON", "use row_number where the table is read")),
+            }
+        }
+        if !sorts.is_empty() {
+            let sorts = sorts.into_iter().map(|(index, key)| self.sort_expr(cols[index].typed(), &key)).collect::<Vec<_>>();
+            relation.plan = sort(relation.plan, sorts)?;
+        }
+        if cols.len() > visible {
+            cols.truncate(visible);
+            let kept = cols.iter().map(|c| Expr::Column(c.column.clone())).collect();
+            relation.plan = project(relation.plan, kept)?;
+        }
+        relation.scope = Scope { cols };
+        Ok(relation)
+    }
+
+    fn sort_expr(&self, value: Typed, key: &OrderByExpr) -> SortExpr {
+        let ascending = key.options.asc.unwrap_or(true);
+        let nulls_first = key.options.nulls_first.unwrap_or(ascending);
+        SortExpr::new(self.comparable(value).expr, ascending, nulls_first)
+    }
+
+    fn output_position(&self, key: &Sql, out: &[Typed]) -> Result<Option<usize>> {
+        match key {
+            Sql::Value(v) => {
+                let Ok(position) = v.value.to_string().parse::<usize>() else { return Ok(None) };
+                if position == 0 || position > out.len() {
+                    return Err(Error::config(
+                        "ORDER_BY_POS_OUT_OF_RANGE",
+                        format!("ORDER BY position {position} is not in the select list, which has {} columns", out.len()),
+                    ));
+                }
+                Ok(Some(position - 1))
+            }
+            Sql::Identifier(name) => Ok(out.iter().position(|o| o.name.eq_ignore_ascii_case(&name.value))),
+            _ => Ok(None),
+        }
+    }
+
+    fn sort_output(&self, mut relation: Relation, order_by: Option<&OrderBy>) -> Result<Relation> {
+        let Some(order_by) = order_by else { return Ok(relation) };
+        if relation.streaming {
+            self.found(Finding::Sort { aggregated: relation.aggregated });
+        }
+        let out: Vec<Typed> = relation.scope.cols.iter().map(ScopeCol::typed).collect();
+        let mut sorts = Vec::new();
+        for key in order_keys(order_by)? {
+            let value = match self.output_position(&key.expr, &out)? {
+                Some(index) => out[index].clone(),
+                None => self.expr(&key.expr, &Cx::new(&relation.scope, "ORDER BY"))?,
+            };
+            sorts.push(self.sort_expr(value, &key));
+        }
+        relation.plan = sort(relation.plan, sorts)?;
+        Ok(relation)
+    }
+
+    fn limit(&self, mut relation: Relation, clause: &LimitClause) -> Result<Relation> {
+        let (limit, offset) = match clause {
+            LimitClause::LimitOffset { limit, offset, limit_by } if limit_by.is_empty() => {
+                (limit.as_ref(), offset.as_ref().map(|o| &o.value))
+            }
+            LimitClause::OffsetCommaLimit { offset, limit } => (Some(limit), Some(offset)),
+            LimitClause::LimitOffset { .. } => return Err(unsupported("LIMIT BY", "use LIMIT")),
+        };
+        if relation.streaming {
+            if limit.is_some() {
+                self.found(Finding::Limit);
+            }
+            if offset.is_some() {
+                self.found(Finding::Offset);
+            }
+        }
+        let count = |sql: Option<&Sql>| -> Result<Option<usize>> {
+            let Some(sql) = sql else { return Ok(None) };
+            let scope = Scope::default();
+            let value = self.expr(sql, &Cx::new(&scope, "LIMIT"))?;
+            match value.integer().map(usize::try_from) {
+                Some(Ok(n)) => Ok(Some(n)),
+                _ if matches!(sql, Sql::Identifier(i) if i.value.eq_ignore_ascii_case("all")) => Ok(None),
+                _ => Err(Error::config("INVALID_LIMIT_LIKE_EXPRESSION.IS_NEGATIVE", format!("LIMIT and OFFSET need a number that is not negative, but got {sql}"))),
+            }
+        };
+        let (fetch, skip) = (count(limit)?, count(offset)?.unwrap_or(0));
+        relation.plan = LogicalPlanBuilder::from(relation.plan)
+            .limit(skip, fetch)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_planning)?;
+        Ok(relation)
+    }
+
+    /// Applies the generator of a select list, if it has one.
+    fn generators<'q>(&self, mut input: Relation, projection: &'q [SelectItem]) -> Result<(Relation, Vec<Item<'q>>)> {
+        let mut items = Vec::new();
+        let mut seen = false;
+        for item in projection {
+            let (sql, aliases) = match item {
+                SelectItem::UnnamedExpr(sql) => (sql, &[][..]),
+                SelectItem::ExprWithAlias { expr, alias } => (expr, std::slice::from_ref(alias)),
+                SelectItem::ExprWithAliases { expr, aliases } => (expr, aliases.as_slice()),
+                SelectItem::Wildcard(options) => {
+                    items.push(Item::Star(None, options));
+                    continue;
+                }
+                SelectItem::QualifiedWildcard(kind, options) => {
+                    let SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
+                        return Err(unsupported(&format!("`{item}`"), "give the expression a name in a subquery and expand that"));
+                    };
+                    items.push(Item::Star(Some(name), options));
+                    continue;
+                }
+            };
+            match as_generator(sql) {
+                Some(function) => {
+                    if seen {
+                        return Err(Error::config(
+                            "UNSUPPORTED_GENERATOR.MULTI_GENERATOR",
+                            "only one generator is allowed in a SELECT; use LATERAL VIEW for the others",
+                        ));
+                    }
+                    seen = true;
+                    // `*` before this item must not see the new columns, so they stay out of the scope.
+                    let (relation, mut made) = self.generate(input, function, false)?;
+                    input = relation;
+                    name_columns(&mut made, aliases)?;
+                    items.push(Item::Columns(made));
+                }
+                None => items.push(Item::Sql(sql, aliases.first().map(|a| a.value.clone()))),
+            }
+        }
+        Ok((input, items))
+    }
+
+    fn item(&self, item: &Item, scope: &Scope, calls: Option<&RefCell<Vec<AggregateCall>>>) -> Result<Vec<Typed>> {
+        match item {
+            Item::Sql(sql, alias) => {
+                let cx = Cx { scope, enclosing: None, aggregates: calls, clause: "SELECT" };
+                let value = self.expr(sql, &cx)?;
+                Ok(vec![match alias {
+                    Some(alias) => value.named(alias.clone()),
+                    None => value,
+                }])
+            }
+            Item::Columns(cols) => Ok(cols.iter().map(ScopeCol::typed).collect()),
+            Item::Star(qualifier, options) => self.star(*qualifier, options, scope),
+        }
+    }
+
+    fn star(&self, qualifier: Option<&ObjectName>, options: &WildcardAdditionalOptions, scope: &Scope) -> Result<Vec<Typed>> {
+        let mut out = match qualifier {
+            None => {
+                if scope.cols.is_empty() {
+                    return Err(Error::config("INVALID_USAGE_OF_STAR_OR_REGEX", "`*` needs a FROM clause"));
+                }
+                scope.cols.iter().filter(|c| !c.hidden).map(ScopeCol::typed).collect::<Vec<_>>()
+            }
+            Some(name) => {
+                let parts = names::parts(name);
+                let last = parts.last().cloned().unwrap_or_default();
+                let cols: Vec<Typed> = scope
+                    .cols
+                    .iter()
+                    .filter(|c| c.qualifier.as_deref().is_some_and(|q| q.eq_ignore_ascii_case(&last)))
+                    .map(ScopeCol::typed)
+                    .collect();
+                if cols.is_empty() { self.struct_star(&parts, scope)? } else { cols }
+            }
+        };
+        if let Some(except) = &options.opt_except {
+            let names: Vec<String> = std::iter::once(&except.first_element)
+                .chain(&except.additional_elements)
+                .map(|i| i.value.to_lowercase())
+                .collect();
+            for name in &names {
+                if !out.iter().any(|o| o.name.to_lowercase() == *name) {
+                    return Err(scope.unresolved(std::slice::from_ref(name)));
+                }
+            }
+            out.retain(|o| !names.contains(&o.name.to_lowercase()));
+        }
+        Ok(out)
+    }
+
+    /// `d.*` where `d` is a struct.
+    fn struct_star(&self, parts: &[String], scope: &Scope) -> Result<Vec<Typed>> {
+        use super::scope::Resolved;
+        let value = match scope.resolve(parts, self.conf.case_sensitive)? {
+            Resolved::Column(col, taken) => {
+                let mut value = col.typed();
+                for part in &parts[taken..] {
+                    value = self.field(value, part)?;
+                }
+                value
+            }
+            Resolved::Missing => {
+                return Err(Error::config(
+                    "CANNOT_RESOLVE_STAR_EXPAND",
+                    format!("cannot resolve `{0}`.* ; there is no table and no struct column named `{0}`", parts.join(".")),
+                ));
+            }
+        };
+        let DataType::Struct(fields) = value.ty.clone() else {
+            return Err(Error::config(
+                "CANNOT_RESOLVE_STAR_EXPAND",
+                format!("cannot expand `{}`.*: it is {}, not a struct", parts.join("."), crate::types::quoted_type(&value.ty)),
+            ));
+        };
+        fields.iter().map(|f| Ok(self.field(value.clone(), f.name())?.named(f.name()))).collect()
+    }
+
+    fn grouped(&self, input: Relation, select: &Select, items: &[Item]) -> Result<(Relation, Vec<Typed>, Option<Grouped>)> {
+        if items.iter().any(|i| matches!(i, Item::Columns(_))) {
+            return Err(Error::config("UNSUPPORTED_GENERATOR.NESTED_IN_EXPRESSIONS", "a generator beside aggregation is not supported; put one of them into a subquery"));
+        }
+        let calls = RefCell::new(Vec::new());
+        let mut analysed = Vec::new();
+        for item in items {
+            analysed.extend(self.item(item, &input.scope, Some(&calls))?);
+        }
+        let mut groups: Vec<(Typed, String)> = Vec::new();
+        match &select.group_by {
+            GroupByExpr::Expressions(exprs, _) => {
+                for sql in exprs {
+                    if matches!(sql, Sql::Rollup(_) | Sql::Cube(_) | Sql::GroupingSets(_)) {
+                        return Err(unsupported("GROUP BY with ROLLUP, CUBE or GROUPING SETS", "group by each level on its own"));
+                    }
+                    let value = self.group_key(sql, &input.scope, items, &analysed)?;
+                    if !groups.iter().any(|(g, _)| g.expr == value.expr) {
+                        groups.push((value, self.fresh("grp")));
+                    }
+                }
+            }
+            GroupByExpr::All(_) => {
+                for (item, value) in items.iter().zip(&analysed) {
+                    if matches!(item, Item::Sql(sql, _) if !contains_aggregate(sql)) {
+                        groups.push((value.clone(), self.fresh("grp")));
+                    }
+                }
+            }
+        }
+        if input.streaming {
+            self.found(Finding::Aggregation);
+        }
+        let out = analysed
+            .into_iter()
+            .map(|v| self.over_groups(v, &groups, &input.scope))
+            .collect::<Result<Vec<_>>>()?;
+        let having = match &select.having {
+            Some(having) => {
+                let having = replace_aliases(having, items);
+                let cx = Cx { scope: &input.scope, enclosing: None, aggregates: Some(&calls), clause: "HAVING" };
+                let value = self.boolean(self.expr(&having, &cx)?)?;
+                Some(self.over_groups(value, &groups, &input.scope)?)
+            }
+            None => None,
+        };
+        let grouped = Grouped { input: input.scope.clone(), groups, calls, having };
+        Ok((Relation { aggregated: true, ..input }, out, Some(grouped)))
+    }
+
+    fn group_key(&self, sql: &Sql, scope: &Scope, items: &[Item], analysed: &[Typed]) -> Result<Typed> {
+        if let Sql::Value(v) = sql
+            && let Ok(position) = v.value.to_string().parse::<usize>()
+        {
+            return analysed.get(position.wrapping_sub(1)).cloned().ok_or_else(|| {
+                Error::config("GROUP_BY_POS_OUT_OF_RANGE", format!("GROUP BY position {position} is not in the select list"))
+            });
+        }
+        match self.expr(sql, &Cx::new(scope, "GROUP BY")) {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                if let Sql::Identifier(name) = sql {
+                    let by_alias = items.iter().zip(analysed).find_map(|(item, value)| match item {
+                        Item::Sql(_, Some(alias)) if alias.eq_ignore_ascii_case(&name.value) => Some(value.clone()),
+                        _ => None,
+                    });
+                    if let Some(value) = by_alias {
+                        return Ok(value);
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// An item of the select list.
+enum Item<'q> {
+    Sql(&'q Sql, Option<String>),
+    Star(Option<&'q ObjectName>, &'q WildcardAdditionalOptions),
+    Columns(Vec<ScopeCol>),
+}
+
+/// An aggregation whose calls are still being collected.
+struct Grouped {
+    input: Scope,
+    groups: Vec<(Typed, String)>,
+    calls: RefCell<Vec<AggregateCall>>,
+    having: Option<Typed>,
+}
+
+impl Grouped {
+    fn analyse(&self, analyzer: &Analyzer, sql: &Sql) -> Result<Typed> {
+        let cx = Cx { scope: &self.input, enclosing: None, aggregates: Some(&self.calls), clause: "ORDER BY" };
+        let value = analyzer.expr(sql, &cx)?;
+        analyzer.over_groups(value, &self.groups, &self.input)
+    }
+
+    fn plan(self, analyzer: &Analyzer, input: LogicalPlan) -> Result<LogicalPlan> {
+        let groups: Vec<Expr> = self
+            .groups
+            .iter()
+            .map(|(g, name)| analyzer.comparable(g.clone()).expr.alias(name))
+            .collect();
+        let mut calls: Vec<Expr> = self.calls.into_inner().into_iter().map(|c| c.expr.alias(c.name)).collect();
+        if groups.is_empty() && calls.is_empty() {
+            let count = datafusion::functions_aggregate::count::count_all();
+            calls.push(count.alias(analyzer.fresh("agg")));
+        }
+        let plan = Aggregate::try_new(Arc::new(input), groups, calls).map(LogicalPlan::Aggregate).map_err(from_planning)?;
+        match self.having {
+            Some(having) => filter(plan, having.expr),
+            None => Ok(plan),
+        }
+    }
+}
+
+fn replace_aliases(having: &Sql, items: &[Item]) -> Sql {
+    let mut having = having.clone();
+    let _ = datafusion::sql::sqlparser::ast::visit_expressions_mut(&mut having, |e| {
+        if let Sql::Identifier(name) = e {
+            for item in items {
+                if let Item::Sql(sql, Some(alias)) = item
+                    && alias.eq_ignore_ascii_case(&name.value)
+                    && contains_aggregate(sql)
+                {
+                    *e = Sql::Nested(Box::new((*sql).clone()));
+                    break;
+                }
+            }
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    having
+}
+
+fn scope_col(name: String, alias: String, value: &Typed) -> ScopeCol {
+    ScopeCol {
+        qualifier: None,
+        name,
+        column: Column::new_unqualified(alias),
+        ty: value.ty.clone(),
+        spark_type: value.spark_type.clone(),
+        hidden: false,
+    }
+}
+
+fn name_columns(made: &mut [ScopeCol], aliases: &[datafusion::sql::sqlparser::ast::Ident]) -> Result<()> {
+    if aliases.is_empty() {
+        return Ok(());
+    }
+    if aliases.len() != made.len() {
+        return Err(Error::config(
+            "UDTF_ALIAS_NUMBER_MISMATCH",
+            format!("the number of aliases does not match the number of columns that the generator makes: {} and {}", aliases.len(), made.len()),
+        ));
+    }
+    for (col, alias) in made.iter_mut().zip(aliases) {
+        col.name.clone_from(&alias.value);
+    }
+    Ok(())
+}
+
+fn order_keys(order_by: &OrderBy) -> Result<Vec<OrderByExpr>> {
+    match &order_by.kind {
+        OrderByKind::Expressions(keys) => Ok(keys.clone()),
+        OrderByKind::All(_) => Err(unsupported("ORDER BY ALL", "name the columns")),
+    }
+}
+
+fn project(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
+    Projection::try_new(exprs, Arc::new(plan)).map(LogicalPlan::Projection).map_err(from_planning)
+}
+
+fn filter(plan: LogicalPlan, condition: Expr) -> Result<LogicalPlan> {
+    Filter::try_new(condition, Arc::new(plan)).map(LogicalPlan::Filter).map_err(from_planning)
+}
+
+fn sort(plan: LogicalPlan, sorts: Vec<SortExpr>) -> Result<LogicalPlan> {
+    LogicalPlanBuilder::from(plan).sort(sorts).and_then(LogicalPlanBuilder::build).map_err(from_planning)
+}

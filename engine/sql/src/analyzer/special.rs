@@ -1,0 +1,272 @@
+//! Function calls and the forms that have syntax of their own.
+
+use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::ast::{
+    CeilFloorKind, DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, TrimWhereField,
+    ValueWithSpan,
+};
+use weir_core::Error;
+
+use super::expr::{Cx, negation};
+use super::lambda::as_lambda;
+use super::{Analyzer, Finding, Result, Typed, generate};
+use crate::functions;
+
+/// Functions whose first argument may be a unit written as a bare word.
+const UNIT_FIRST: &[&str] =
+    &["timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff", "timediff"];
+
+impl Analyzer<'_> {
+    /// A function call.
+    pub(super) fn function(&self, function: &Function, cx: &Cx) -> Result<Typed> {
+        let shown = function.name.to_string();
+        let name = shown.trim_matches('`').to_ascii_lowercase();
+        if function.over.is_some() {
+            self.found(Finding::WindowFunction);
+            let now = self.now();
+            return if self.catalog.tables.iter().any(|t| t.stream.is_some()) {
+                // The checks refuse the plan with Spark's condition.
+                Ok(now)
+            } else {
+                Err(super::from::unsupported("OVER", "aggregate in a subquery and join it"))
+            };
+        }
+        if generate::NAMES.contains(&name.as_str()) {
+            return Err(Error::config(
+                "UNSUPPORTED_GENERATOR.NESTED_IN_EXPRESSIONS",
+                format!("the generator {name} can only stand alone in a select list or in LATERAL VIEW"),
+            ));
+        }
+        let lambdas = match &function.args {
+            FunctionArguments::List(list) => list
+                .args
+                .iter()
+                .any(|a| matches!(a, FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) if as_lambda(e).is_some())),
+            _ => false,
+        };
+        if lambdas {
+            let args = raw_args(function)?;
+            return functions::higher_order::build(self, &name, &args, cx)
+                .unwrap_or_else(|| Err(unresolved_routine(&name)));
+        }
+        if super::aggregate::is_aggregate(&name) {
+            return self.aggregate_call(&name, function, cx);
+        }
+        if function.filter.is_some() {
+            return Err(Error::config("INVALID_SQL_SYNTAX.UNSUPPORTED_FUNCTION_NAME", format!("FILTER needs an aggregate function, {name} is none")));
+        }
+        if name == "session_window" {
+            // Only a stream can have sessions, and the checks refuse the plan; its type is all that is needed.
+            if !self.catalog.tables.iter().any(|t| t.stream.is_some()) {
+                return Err(super::from::unsupported("session_window", "use window(..) or compare lag(..) where the table is read"));
+            }
+            self.found(Finding::SessionWindow);
+            let args = self.plain_args(function, cx)?;
+            let time = args.into_iter().next().ok_or_else(|| functions::args::wrong_count(&name, 0, "2"))?;
+            let time = self.cast(time, &crate::types::timestamp())?;
+            return self.build_function("named_struct", vec![Typed::string("start"), time.clone(), Typed::string("end"), time]);
+        }
+        let args = self.plain_args(function, cx)?;
+        self.build_function(&name, args)
+    }
+
+    /// A function by name with analysed arguments.
+    pub(crate) fn build_function(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
+        if name == "monotonically_increasing_id" {
+            self.found(Finding::MonotonicId);
+        }
+        let shown: Vec<String> = args.iter().map(|a| a.name.clone()).collect();
+        let plain = format!("{name}({})", shown.join(", "));
+        let value = functions::build(self, name, args).unwrap_or_else(|| Err(unresolved_routine(name)))?;
+        // Functions that name themselves otherwise have done so.
+        Ok(if value.name.starts_with("\u{0}") {
+            let name = value.name.trim_start_matches('\u{0}').to_owned();
+            value.named(name)
+        } else if functions::keeps_name(name) {
+            value
+        } else {
+            value.named(plain)
+        })
+    }
+
+    /// Analysed arguments; a bare unit becomes a string.
+    pub(super) fn plain_args(&self, function: &Function, cx: &Cx) -> Result<Vec<Typed>> {
+        let name = function.name.to_string().to_ascii_lowercase();
+        let raw = raw_args(function)?;
+        let many = raw.len();
+        raw.into_iter()
+            .enumerate()
+            .map(|(index, sql)| {
+                if index == 0
+                    && many == 3
+                    && UNIT_FIRST.contains(&name.as_str())
+                    && let Sql::Identifier(unit) = sql
+                {
+                    return Ok(Typed::string(unit.value.to_uppercase()));
+                }
+                self.expr(sql, cx)
+            })
+            .collect()
+    }
+
+    /// Forms with syntax of their own.
+    pub(super) fn special(&self, sql: &Sql, cx: &Cx) -> Result<Typed> {
+        match sql {
+            Sql::Like { negated, any: false, expr, pattern, escape_char } => {
+                self.pattern("like", expr, pattern, escape_char.as_ref(), *negated, cx)
+            }
+            Sql::ILike { negated, any: false, expr, pattern, escape_char } => {
+                self.pattern("ilike", expr, pattern, escape_char.as_ref(), *negated, cx)
+            }
+            Sql::RLike { negated, expr, pattern, .. } => self.pattern("rlike", expr, pattern, None, *negated, cx),
+            Sql::Extract { field, expr, .. } => {
+                let field = Typed::string(field.to_string());
+                let value = self.expr(expr, cx)?;
+                let name = format!("extract({} FROM {})", field.name, value.name);
+                Ok(self.build_function("date_part", vec![field, value])?.named(name))
+            }
+            Sql::Ceil { expr, field } | Sql::Floor { expr, field } => {
+                let name = if matches!(sql, Sql::Ceil { .. }) { "ceil" } else { "floor" };
+                let mut args = vec![self.expr(expr, cx)?];
+                if let CeilFloorKind::Scale(scale) = field {
+                    args.push(super::literal::value(&scale.value)?);
+                }
+                self.build_function(name, args)
+            }
+            Sql::Position { expr, r#in } => {
+                let args = vec![self.expr(expr, cx)?, self.expr(r#in, cx)?];
+                self.build_function("locate", args)
+            }
+            Sql::Substring { expr, substring_from, substring_for, .. } => {
+                let mut args = vec![self.expr(expr, cx)?];
+                args.push(match substring_from {
+                    Some(from) => self.expr(from, cx)?,
+                    None => Typed::int(1),
+                });
+                if let Some(length) = substring_for {
+                    args.push(self.expr(length, cx)?);
+                }
+                self.build_function("substring", args)
+            }
+            Sql::Trim { trim_where, trim_what, expr, trim_characters } => {
+                let name = match trim_where {
+                    Some(TrimWhereField::Leading) => "ltrim",
+                    Some(TrimWhereField::Trailing) => "rtrim",
+                    _ => "trim",
+                };
+                let mut args = vec![self.expr(expr, cx)?];
+                if let Some(what) = trim_what {
+                    args.push(self.expr(what, cx)?);
+                    return self.build_function(&format!("{name}_chars"), args);
+                }
+                if let Some(characters) = trim_characters {
+                    for c in characters {
+                        args.push(self.expr(c, cx)?);
+                    }
+                }
+                self.build_function(name, args)
+            }
+            Sql::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let mut args = vec![self.expr(expr, cx)?, self.expr(overlay_what, cx)?, self.expr(overlay_from, cx)?];
+                if let Some(length) = overlay_for {
+                    args.push(self.expr(length, cx)?);
+                }
+                self.build_function("overlay", args)
+            }
+            Sql::Struct { values, fields } if fields.is_empty() => {
+                let mut args = Vec::new();
+                for (index, value) in values.iter().enumerate() {
+                    let (name, value) = match value {
+                        Sql::Named { expr, name } => (name.value.clone(), self.expr(expr, cx)?),
+                        sql => {
+                            let value = self.expr(sql, cx)?;
+                            // A bare column gives the field its name.
+                            let path = matches!(sql, Sql::Identifier(_) | Sql::CompoundIdentifier(_));
+                            (if path { value.name.clone() } else { format!("col{}", index + 1) }, value)
+                        }
+                    };
+                    args.push(Typed::string(name));
+                    args.push(value);
+                }
+                self.build_function("named_struct", args)
+            }
+            Sql::Array(array) => {
+                let args = array.elem.iter().map(|e| self.expr(e, cx)).collect::<Result<Vec<_>>>()?;
+                self.build_function("array", args)
+            }
+            Sql::Tuple(parts) => {
+                let mut args = Vec::new();
+                for (index, part) in parts.iter().enumerate() {
+                    args.push(Typed::string(format!("col{}", index + 1)));
+                    args.push(self.expr(part, cx)?);
+                }
+                self.build_function("named_struct", args)
+            }
+            Sql::Collate { expr, collation } => {
+                let args = vec![self.expr(expr, cx)?, Typed::string(collation.to_string())];
+                self.build_function("collate", args)
+            }
+            Sql::Convert { .. } | Sql::AtTimeZone { .. } => {
+                Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{sql}` is no expression of Spark SQL")))
+            }
+            other => Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{other}` is not supported in {}", cx.clause))),
+        }
+    }
+
+    fn pattern(
+        &self,
+        name: &str,
+        expr: &Sql,
+        pattern: &Sql,
+        escape: Option<&ValueWithSpan>,
+        negated: bool,
+        cx: &Cx,
+    ) -> Result<Typed> {
+        let mut args = vec![self.expr(expr, cx)?, self.expr(pattern, cx)?];
+        let mut shown = format!("{} {} {}", args[0].name, name.to_uppercase(), args[1].name);
+        if let Some(escape) = escape {
+            let escape = escape.value.clone().into_string().unwrap_or_default();
+            shown.push_str(&format!(" ESCAPE '{escape}'"));
+            args.push(Typed::string(escape));
+        }
+        let value = self.build_function(name, args)?.named(shown);
+        debug_assert_eq!(value.ty, DataType::Boolean);
+        Ok(if negated { negation(value) } else { value })
+    }
+}
+
+/// The arguments as syntax.
+pub fn raw_args(function: &Function) -> Result<Vec<&Sql>> {
+    match &function.args {
+        FunctionArguments::None => Ok(vec![]),
+        FunctionArguments::Subquery(_) => Err(super::from::unsupported("a subquery as an argument", "join it")),
+        FunctionArguments::List(list) => {
+            if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+                return Err(Error::config(
+                    "INVALID_SQL_SYNTAX.FUNCTION_WITH_DISTINCT",
+                    format!("{} is no aggregate function and cannot take DISTINCT", function.name),
+                ));
+            }
+            list.args
+                .iter()
+                .map(|arg| match arg {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e),
+                    other => Err(Error::config("PARSE_SYNTAX_ERROR", format!("syntax error at or near `{other}` in {}", function.name))),
+                })
+                .collect()
+        }
+    }
+}
+
+/// The error for a function that does not exist, with the nearest name.
+pub fn unresolved_routine(name: &str) -> Error {
+    let nearest = functions::names()
+        .into_iter()
+        .map(|n| (strsim::damerau_levenshtein(name, &n), n))
+        .min();
+    let hint = match nearest {
+        Some((distance, nearest)) if distance <= name.len().div_ceil(2) => format!("; did you mean `{nearest}`?"),
+        _ => String::new(),
+    };
+    Error::config("UNRESOLVED_ROUTINE", format!("the function `{name}` cannot be found{hint}"))
+}

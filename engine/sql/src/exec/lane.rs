@@ -1,0 +1,145 @@
+//! A lane: one physical plan, run once per slice.
+//!
+//! Not shared between threads. `begin_batch` sets the clock and, where static
+//! inputs are read again, makes the plan anew; `execute` puts one slice into its
+//! slot and runs a fresh copy of the plan's state (`reset_plan_states`), so that
+//! neither metrics nor join tables outlive a slice; `finish_batch` takes the
+//! observations.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::execution::TaskContext;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::SessionConfig;
+use weir_core::{Error, Result};
+
+use super::clock::{BatchTime, bind_batch_time};
+use super::observe::{Accumulators, ObservedPartial};
+use super::planner::WeirQueryPlanner;
+use super::slot::{LaneState, Slot};
+use crate::compile::Compiled;
+use crate::conf::SqlConf;
+use crate::error::{from_datafusion, from_planning};
+
+/// The session that plans and runs: one partition, no surprises.
+pub(crate) fn base_state(conf: &SqlConf, lane: Option<Arc<LaneState>>) -> SessionState {
+    let mut options = ConfigOptions::new();
+    options.execution.target_partitions = 1;
+    options.execution.time_zone = Some(conf.time_zone.clone());
+    options.execution.enable_ansi_mode = conf.ansi;
+    options.execution.parquet.schema_force_view_types = false;
+    options.optimizer.repartition_joins = false;
+    // Names inside plans are Weir's own and never shown; Spark's checks are done by then.
+    options.optimizer.skip_failed_rules = false;
+    let mut config = SessionConfig::from(options);
+    if let Some(lane) = lane {
+        config = config.with_extension(lane);
+    }
+    SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config)
+        .with_query_planner(Arc::new(WeirQueryPlanner))
+        .build()
+}
+
+/// The optimised logical plan.
+pub(crate) fn optimize(conf: &SqlConf, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    base_state(conf, None).optimize(plan).map_err(from_planning)
+}
+
+/// One thread's copy of a query.
+pub struct Lane {
+    query: Arc<Compiled>,
+    clock: Arc<BatchTime>,
+    state: SessionState,
+    shared: Arc<LaneState>,
+    logical: LogicalPlan,
+    physical: Option<Arc<dyn ExecutionPlan>>,
+    context: Arc<TaskContext>,
+}
+
+impl Lane {
+    pub(crate) fn new(query: Arc<Compiled>) -> Result<Self> {
+        let accumulators = query
+            .observers
+            .iter()
+            .map(|o| Accumulators::new(o).map(Arc::new))
+            .collect::<datafusion::common::Result<Vec<_>>>()
+            .map_err(from_planning)?;
+        let slots = query.required.iter().map(|c| Arc::new(Slot::new(c.clone()))).collect();
+        let shared = Arc::new(LaneState { slots, accumulators });
+        let state = base_state(&query.conf, Some(Arc::clone(&shared)));
+        let clock = BatchTime::at(0);
+        let logical = bind_batch_time(query.plan.clone(), &clock).map_err(from_planning)?;
+        let context = state.task_ctx();
+        Ok(Self { query, clock, state, shared, logical, physical: None, context })
+    }
+
+    /// Starts a batch: its instant, and static inputs as they are now.
+    pub async fn begin_batch(&mut self, batch_timestamp_ms: i64) -> Result<()> {
+        self.clock.set(batch_timestamp_ms.saturating_mul(1000));
+        // A batch that failed half way may have left observations behind.
+        self.finish_batch()?;
+        if self.physical.is_none() || self.query.has_statics {
+            let plan = self
+                .state
+                .query_planner()
+                .create_physical_plan(&self.logical, &self.state)
+                .await
+                .map_err(from_datafusion)?;
+            self.physical = Some(plan);
+        }
+        Ok(())
+    }
+
+    /// Runs one slice of one stream, which has the required columns in the order
+    /// of `CompiledQuery::required_columns`; the other streams are empty.
+    pub async fn execute(&mut self, stream: usize, input: RecordBatch) -> Result<Vec<RecordBatch>> {
+        let slot = self.shared.slots.get(stream).ok_or_else(|| {
+            Error::config("WEIR_UNKNOWN_STREAM", format!("the query has no stream number {stream}"))
+        })?;
+        let input = self.query.canonical_input(stream, input)?;
+        slot.put(Some(input));
+        let result = self.run().await;
+        self.shared.slots[stream].put(None);
+        result
+    }
+
+    async fn run(&self) -> Result<Vec<RecordBatch>> {
+        let plan = self.physical.as_ref().ok_or_else(|| {
+            Error::config("WEIR_LANE_NOT_STARTED", "a slice was executed before begin_batch")
+        })?;
+        let fresh = reset_plan_states(Arc::clone(plan)).map_err(from_datafusion)?;
+        let batches = collect(fresh, Arc::clone(&self.context)).await.map_err(from_datafusion)?;
+        batches
+            .into_iter()
+            .filter(|b| b.num_rows() > 0)
+            .map(|b| self.query.named(b).map_err(from_datafusion))
+            .collect()
+    }
+
+    /// Ends a batch: what this lane observed in it.
+    pub fn finish_batch(&mut self) -> Result<ObservedPartial> {
+        let states = self
+            .shared
+            .accumulators
+            .iter()
+            .zip(&self.query.observers)
+            .map(|(accumulators, observer)| accumulators.take(observer))
+            .collect::<datafusion::common::Result<Vec<_>>>()
+            .map_err(from_datafusion)?;
+        Ok(ObservedPartial { states })
+    }
+
+    /// The columns of the results.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.query.schema)
+    }
+}

@@ -1,0 +1,19 @@
+//! Running a plan: inputs in slots, the clock of the batch, observations.
+//!
+//! A lane owns one physical plan and everything in it that changes between two
+//! runs: the slots that hold the input, the clock, the accumulators. They reach
+//! the plan through the session's extension `LaneState` when it is planned.
+
+mod cache;
+mod clock;
+mod lane;
+mod observe;
+mod planner;
+mod slot;
+
+pub use clock::{BatchTime, batch_time_expr, bind_batch_time};
+pub use lane::Lane;
+pub(crate) use lane::{base_state, optimize};
+pub use observe::{AggregateSpec, ObserveNode, ObservedPartial, Observer, merge_observed};
+pub use slot::{LaneState, StreamTable};
+pub use cache::StaticTable;

@@ -1,0 +1,139 @@
+//! SQL text to syntax tree, in Spark's dialect.
+//!
+//! sqlparser does the grammar; `dialect` bends it towards Spark, `tokens`
+//! rewrites what its tokenizer reads differently (numeric suffixes, string
+//! escapes, double-quoted strings). Every failure is `PARSE_SYNTAX_ERROR` with
+//! line and column inside the SQL.
+
+mod dialect;
+mod tokens;
+
+use datafusion::sql::sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Statement};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use weir_core::Error;
+
+use dialect::SparkDialect;
+
+/// Parses one query: `SELECT`, `WITH`, `VALUES`, or set operations of them.
+pub fn parse_query(sql: &str) -> Result<Query, Error> {
+    let mut parser = parser(sql)?;
+    let statement = parser.parse_statement().map_err(|e| syntax_error(sql, &e))?;
+    while parser.consume_token(&Token::SemiColon) {}
+    let rest = parser.peek_token();
+    if rest.token != Token::EOF {
+        return Err(Error::config(
+            "PARSE_SYNTAX_ERROR",
+            format!(
+                "syntax error at or near '{}' (line {}, column {}): the query should end there",
+                rest.token, rest.span.start.line, rest.span.start.column
+            ),
+        ));
+    }
+    match statement {
+        Statement::Query(query) => Ok(*query),
+        other => {
+            let text = other.to_string();
+            let verb = text.split_whitespace().next().unwrap_or_default();
+            Err(Error::config(
+                "WEIR_UNSUPPORTED_STATEMENT",
+                format!("{verb} is not supported here; write a query that begins with SELECT, WITH or VALUES"),
+            ))
+        }
+    }
+}
+
+/// Parses one expression, as it may stand in a select list.
+pub fn parse_expression(text: &str) -> Result<Expr, Error> {
+    let query = parse_query(&format!("SELECT {text}"))?;
+    if let SetExpr::Select(select) = *query.body
+        && select.from.is_empty()
+        && select.projection.len() == 1
+        && let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) =
+            select.projection.into_iter().next()
+    {
+        return Ok(expr);
+    }
+    Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{text}` is not one expression")))
+}
+
+fn parser(sql: &str) -> Result<Parser<'static>, Error> {
+    let tokens = tokens::tokenize(sql, &SparkDialect)?;
+    Ok(Parser::new(&SparkDialect).with_recursion_limit(200).with_tokens_with_locations(tokens))
+}
+
+fn syntax_error(sql: &str, error: &ParserError) -> Error {
+    let text = match error {
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.clone(),
+        ParserError::RecursionLimitExceeded => "the expression is nested too deeply".to_owned(),
+    };
+    let (what, place) = match text.split_once(" at Line: ") {
+        Some((what, place)) => {
+            (what.to_owned(), format!("line {}", place.replace(", Column: ", ", column ")))
+        }
+        None => {
+            let last = sql.lines().last().map_or(0, |l| l.chars().count());
+            (text, format!("line {}, column {}", sql.lines().count().max(1), last + 1))
+        }
+    };
+    Error::config("PARSE_SYNTAX_ERROR", format!("syntax error ({place}): {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn says_where_the_error_is() {
+        let error = parse_query("SELECT a,\n  b FORM t WHERE").unwrap_err();
+        assert_eq!(error.condition(), "PARSE_SYNTAX_ERROR");
+        assert!(error.message().contains("line 2, column"), "{error}");
+    }
+
+    #[test]
+    fn reads_sparks_own_spellings() {
+        for sql in [
+            "1L", "1.9D", "2BD", "1S", "1Y", "1.0E7D", "X'1F'", "7 div 2", "a <=> b", "a RLIKE 'x'", "a == b",
+            "transform(a, x -> x + 1)", "map_filter(m, (k, v) -> v > 1)", "array(1,2)[0]", "struct(1 AS a).a",
+            "named_struct('a', 1).a", "DOUBLE('NaN')", "INT('7')", "STRING(7)", "DATE'2024-01-01'",
+            "TIMESTAMP_NTZ'2024-01-01 00:00:00'", "TIMESTAMP'2024-01-01'", "INTERVAL '1' DAY", "INTERVAL 90 MINUTES",
+            "INTERVAL '1 02:03:04' DAY TO SECOND", "exists(a, x -> x > 1)", "CAST(a AS STRUCT<a: INT, b: ARRAY<STRING>>)",
+            "CAST(a AS LONG)", "CAST(a AS MAP<STRING,INT>)", "CAST('1 day' AS INTERVAL DAY)", "a::string", "left('a', 1)",
+            "trim(BOTH 'x' FROM 'xax')", "substring('a' FROM 2 FOR 2)", "position('l' IN 'hello')",
+            "overlay('Spark SQL' PLACING '_' FROM 6)", "extract(YEAROFWEEK FROM d)", "char(322)", "if(1>2,'a','b')",
+            "count(*) FILTER (WHERE a > 1)", "timestampadd(HOUR, 5, t)", "a.b.c", "a['k']", "date", "timestamp", "5 ^ 3",
+            "replace('a', 'b')", "map()", "array()", "CAST(1 AS BYTE)", "TRY_CAST('a' AS INT)", "ARRAY(NAMED_STRUCT('a',1))",
+            "NOT NULL", "!true", "window(ts, '10 minutes').start", "CAST(1 AS TIMESTAMP_LTZ)", "CAST('x' AS CHAR(3))",
+            "reduce(a, 0, (acc, x) -> acc + x, acc -> acc * 10)", "CASE WHEN a THEN 1 END", "a LIKE 'a/%' ESCAPE '/'",
+            "max(a)", "CAST(NULL AS VOID)", "current_timestamp", "current_date()", "aggregate(a, 0, (x, y) -> x + y)",
+        ] {
+            if let Err(error) = parse_query(&format!("SELECT {sql} FROM t")) {
+                panic!("{sql}: {error}");
+            }
+        }
+        for sql in [
+            "SELECT * FROM t LATERAL VIEW explode(a) x AS y",
+            "SELECT d.* FROM (SELECT from_json(v, 'a INT') AS d FROM raw)",
+            "WITH x AS (SELECT 1 AS a) SELECT * FROM x",
+            "SELECT * FROM VALUES (1, 'a'), (2, 'b') AS t(x, y)",
+            "SELECT * FROM a LEFT SEMI JOIN b ON a.x = b.x",
+            "SELECT * EXCEPT (a) FROM t",
+            "SELECT a, b FROM t UNION ALL SELECT c, d FROM u",
+            "SELECT stack(2, 1, 2) AS (a)",
+            "SELECT posexplode(a) AS (i, v) FROM t",
+        ] {
+            if let Err(error) = parse_query(sql) {
+                panic!("{sql}: {error}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics(text in ".{0,80}") {
+            let _ = parse_query(&text);
+            let _ = parse_query(&format!("SELECT {text}"));
+        }
+    }
+}

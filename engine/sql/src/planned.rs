@@ -1,0 +1,348 @@
+//! Functions whose argument types, result type and kernel are decided from
+//! the types and constants of one call.
+//!
+//! `json` and `datetime` plan their functions into `Planned`; the analyzer casts
+//! each argument to the wanted type and calls the kernel through `SparkFn`, and
+//! `udfs` offers the same functions to a bare DataFusion session, casting by
+//! itself. Nothing here knows a single function.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringArray};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, FieldRef};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use weir_core::Error;
+use weir_decode::time::Zone;
+
+use crate::cast::{Cast, CastMode, cast_array};
+use crate::conf::SqlConf;
+use crate::error::{find_spark_error, spark_error};
+use crate::udf::{Kernel, Rows};
+
+/// An argument of a call as planning sees it.
+#[derive(Clone, Debug)]
+pub struct Arg {
+    /// Its type.
+    pub data_type: DataType,
+    /// Its value, if it is constant.
+    pub value: Option<ScalarValue>,
+}
+
+impl Arg {
+    /// The text of a constant string.
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Some(ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the constant NULL.
+    pub fn is_null(&self) -> bool {
+        self.data_type == DataType::Null || self.value.as_ref().is_some_and(ScalarValue::is_null)
+    }
+}
+
+/// A call with everything decided.
+#[derive(Clone)]
+pub struct Planned {
+    /// The type that each argument is cast to.
+    pub args: Vec<DataType>,
+    /// The type of the result.
+    pub result: DataType,
+    /// Tells calls with other constants or settings apart.
+    pub key: String,
+    /// Whether a row may fail.
+    pub may_fail: bool,
+    /// The kernel, over arguments of the types above.
+    pub kernel: Kernel,
+}
+
+impl Planned {
+    /// A call that cannot fail on a row.
+    pub fn new(
+        args: impl Into<Vec<DataType>>,
+        result: DataType,
+        kernel: impl Fn(Rows<'_>) -> Result<ArrayRef> + Send + Sync + 'static,
+    ) -> Self {
+        Self { args: args.into(), result, key: String::new(), may_fail: false, kernel: Arc::new(kernel) }
+    }
+
+    /// Names the constants that the kernel holds.
+    #[must_use]
+    pub fn keyed(mut self, key: impl Into<String>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// A row may fail, if the session is in ANSI mode.
+    #[must_use]
+    pub fn failing(mut self, session: &Session) -> Self {
+        self.may_fail = session.ansi;
+        self
+    }
+}
+
+/// The settings that kernels hold.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Errors instead of nulls.
+    pub ansi: bool,
+    /// The session's zone.
+    pub zone: Zone,
+    /// For casts inside kernels.
+    pub cast: Cast,
+}
+
+impl Session {
+    /// The settings of a query.
+    pub fn new(conf: &SqlConf) -> Result<Self, Error> {
+        let cast = Cast { mode: if conf.ansi { CastMode::Ansi } else { CastMode::Legacy }, zone: conf.zone()? };
+        let zone = Zone::parse(&conf.time_zone).unwrap_or_else(Zone::utc);
+        Ok(Self { ansi: conf.ansi, zone, cast })
+    }
+
+    /// The error in ANSI mode, NULL in legacy mode.
+    pub fn invalid<T>(&self, condition: &str, message: impl FnOnce() -> String) -> Result<Option<T>> {
+        if self.ansi { Err(spark_error(condition, message())) } else { Ok(None) }
+    }
+}
+
+/// Plans a call; none if the name is not one of the family's.
+pub type Planner = fn(&str, &[Arg], &SqlConf) -> Option<Result<Planned, Error>>;
+
+/// An argument count outside of what a function takes.
+pub fn wrong_count(name: &str, expected: &str, found: usize) -> Error {
+    Error::config(
+        "WRONG_NUM_ARGS.WITHOUT_SUGGESTION",
+        format!("the `{name}` requires {expected} parameters but the actual number is {found}"),
+    )
+}
+
+/// A decoder's error at planning.
+pub fn planning(error: &weir_decode::DecodeError) -> Error {
+    Error::config(error.condition().to_owned(), error.message().to_owned())
+}
+
+/// A decoder's error at run time.
+pub fn running(error: &weir_decode::DecodeError) -> DataFusionError {
+    spark_error(error.condition(), error.message())
+}
+
+/// The argument as an array of primitives.
+pub fn primitive<'a, T: ArrowPrimitiveType>(rows: &Rows<'a>, index: usize) -> Result<&'a PrimitiveArray<T>> {
+    argument(rows, index)?.as_primitive_opt().ok_or_else(|| unexpected(rows, index))
+}
+
+/// The argument as strings.
+pub fn strings<'a>(rows: &Rows<'a>, index: usize) -> Result<&'a StringArray> {
+    argument(rows, index)?.as_string_opt().ok_or_else(|| unexpected(rows, index))
+}
+
+fn argument<'a>(rows: &Rows<'a>, index: usize) -> Result<&'a ArrayRef> {
+    rows.args.get(index).ok_or_else(|| DataFusionError::Internal(format!("argument {index} is missing")))
+}
+
+fn unexpected(rows: &Rows<'_>, index: usize) -> DataFusionError {
+    DataFusionError::Internal(format!("argument {index} has the unplanned type {}", rows.args[index].data_type()))
+}
+
+/// The value of a row, if it is not null.
+pub fn at<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, row: usize) -> Option<T::Native> {
+    array.is_valid(row).then(|| array.value(row))
+}
+
+/// The text of a row, if it is not null.
+pub fn text_at(array: &StringArray, row: usize) -> Option<&str> {
+    array.is_valid(row).then(|| array.value(row))
+}
+
+/// Computes a primitive column row by row.
+pub fn each<T: ArrowPrimitiveType>(
+    len: usize,
+    result: &DataType,
+    mut value: impl FnMut(usize) -> Result<Option<T::Native>>,
+) -> Result<ArrayRef> {
+    let mut builder = PrimitiveArray::<T>::builder(len).with_data_type(result.clone());
+    for row in 0..len {
+        builder.append_option(value(row)?);
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// Computes a string column row by row.
+pub fn each_text(len: usize, mut value: impl FnMut(usize) -> Result<Option<String>>) -> Result<ArrayRef> {
+    let mut builder = arrow::array::StringBuilder::with_capacity(len, len * 16);
+    for row in 0..len {
+        builder.append_option(value(row)?);
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// Leaves the closure of a row with NULL if a value is missing.
+macro_rules! some {
+    ($value:expr) => {
+        match $value {
+            Some(value) => value,
+            None => return Ok(None),
+        }
+    };
+}
+pub(crate) use some;
+
+/// A family's functions for a DataFusion session without Weir's analyzer.
+pub fn udfs(names: &[&str], planner: Planner, conf: &SqlConf) -> Vec<Arc<ScalarUDF>> {
+    names
+        .iter()
+        .map(|name| {
+            let signature = Signature::one_of(
+                vec![datafusion::logical_expr::TypeSignature::VariadicAny, datafusion::logical_expr::TypeSignature::Nullary],
+                Volatility::Immutable,
+            );
+            let udf = PlannedUdf { name: (*name).to_owned(), planner, conf: conf.clone(), signature };
+            Arc::new(ScalarUDF::new_from_impl(udf))
+        })
+        .collect()
+}
+
+#[derive(Debug)]
+struct PlannedUdf {
+    name: String,
+    planner: Planner,
+    conf: SqlConf,
+    signature: Signature,
+}
+
+impl PartialEq for PlannedUdf {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.conf.ansi == other.conf.ansi && self.conf.time_zone == other.conf.time_zone
+    }
+}
+
+impl Eq for PlannedUdf {}
+
+impl Hash for PlannedUdf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl PlannedUdf {
+    fn plan(&self, args: &[Arg]) -> Result<Planned> {
+        let planned = (self.planner)(&self.name, args, &self.conf);
+        planned
+            .unwrap_or_else(|| Err(wrong_count(&self.name, "other", args.len())))
+            .map_err(|error| spark_error(error.condition(), error.message()))
+    }
+}
+
+impl ScalarUDFImpl for PlannedUdf {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, args: &[DataType]) -> Result<DataType> {
+        let args: Vec<Arg> = args.iter().map(|data_type| Arg { data_type: data_type.clone(), value: None }).collect();
+        Ok(self.plan(&args)?.result)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let arguments: Vec<Arg> = (args.arg_fields.iter().zip(args.scalar_arguments))
+            .map(|(field, value)| Arg { data_type: field.data_type().clone(), value: value.cloned() })
+            .collect();
+        Ok(Arc::new(Field::new(&self.name, self.plan(&arguments)?.result, true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arguments: Vec<Arg> = (args.args.iter())
+            .map(|value| Arg {
+                data_type: value.data_type(),
+                value: match value {
+                    ColumnarValue::Scalar(value) => Some(value.clone()),
+                    ColumnarValue::Array(_) => None,
+                },
+            })
+            .collect();
+        let planned = self.plan(&arguments)?;
+        let session = Session::new(&self.conf).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let arrays = (args.args.iter().zip(&planned.args))
+            .map(|(value, wanted)| cast_array(&value.to_array(args.number_rows)?, wanted, session.cast, None))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(ColumnarValue::Array((planned.kernel)(Rows { args: &arrays, len: args.number_rows })?))
+    }
+}
+
+/// The condition of a failed call, for tests and messages.
+pub fn condition_of(error: &DataFusionError) -> Option<String> {
+    find_spark_error(error).map(|found| found.condition.clone())
+}
+
+/// Builds the call for the analyzer: constants are folded, arguments cast.
+pub(crate) fn build(
+    analyzer: &crate::analyzer::Analyzer<'_>,
+    planner: Planner,
+    name: &str,
+    args: Vec<crate::analyzer::Typed>,
+) -> Result<crate::analyzer::Typed, Error> {
+    let described: Vec<Arg> =
+        args.iter().map(|arg| Arg { data_type: arg.ty.clone(), value: constant(&arg.expr) }).collect();
+    let planned = planner(name, &described, analyzer.conf)
+        .unwrap_or_else(|| Err(Error::config("UNRESOLVED_ROUTINE", format!("`{name}` is not a function of this family"))))?;
+    let shown = shown(name, &args);
+    let args = (args.into_iter().zip(&planned.args))
+        .map(|(arg, wanted)| analyzer.cast(arg, wanted))
+        .collect::<Result<Vec<_>, Error>>()?;
+    let kernel = Arc::clone(&planned.kernel);
+    let mut call = analyzer.call(name, planned.key, planned.result, &args, move |rows: Rows<'_>| kernel(rows));
+    call.fallible |= planned.may_fail;
+    Ok(match shown {
+        Some(shown) => call.named(format!("\u{0}{shown}")),
+        None => call,
+    })
+}
+
+/// Spark's column name of a call, where it is not the call as written.
+fn shown(name: &str, args: &[crate::analyzer::Typed]) -> Option<String> {
+    let list = |args: &[crate::analyzer::Typed]| args.iter().map(|arg| arg.name.as_str()).collect::<Vec<_>>().join(", ");
+    let (first, default) = match (name, args.len()) {
+        ("from_json" | "to_json" | "from_csv" | "to_csv" | "schema_of_json" | "schema_of_csv", 2..) => (list(&args[..1]), ""),
+        ("from_unixtime", 1) | ("unix_timestamp" | "to_unix_timestamp", 1) => (list(args), ", yyyy-MM-dd HH:mm:ss"),
+        ("months_between", 2) => (list(args), ", true"),
+        ("dateadd" | "date_add", 3) => return Some(format!("timestampadd({})", list(args))),
+        ("datediff" | "date_diff", 3) => return Some(format!("timestampdiff({})", list(args))),
+        ("window", _) => return Some("window".to_owned()),
+        _ => return None,
+    };
+    Some(format!("{name}({first}{default})"))
+}
+
+/// The value of an expression without columns, if it has one.
+fn constant(expr: &datafusion::logical_expr::Expr) -> Option<ScalarValue> {
+    use datafusion::common::DFSchema;
+    use datafusion::logical_expr::execution_props::ExecutionProps;
+    use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+    use datafusion::logical_expr::Expr;
+    if let Expr::Literal(value, _) = expr {
+        return Some(value.clone());
+    }
+    if expr.any_column_refs() || expr.is_volatile() {
+        return None;
+    }
+    let props = ExecutionProps::new();
+    let physical = datafusion::physical_expr::create_physical_expr(expr, &DFSchema::empty(), &props, &PhysicalPlanningContext::default()).ok()?;
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
+    let schema = Arc::new(arrow::datatypes::Schema::empty());
+    let one_row = arrow::array::RecordBatch::try_new_with_options(schema, vec![], &options).ok()?;
+    match physical.evaluate(&one_row).ok()? {
+        ColumnarValue::Scalar(value) => Some(value),
+        ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0).ok(),
+    }
+}

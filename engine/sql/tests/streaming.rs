@@ -1,0 +1,252 @@
+//! Streaming plans: checks, slices, lanes, clock, observations, static inputs.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::datasource::MemTable;
+use serde_json::json;
+use weir_sql::{
+    CompiledQuery, Lane, Observation, OutputMode, QueryText, SqlConf, StaticInput, StreamInput, compile, row_to_json,
+};
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Utf8, true),
+        Field::new("unused", DataType::Utf8, true),
+        Field::new("v", DataType::Int64, true),
+        Field::new("ts", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true),
+    ]))
+}
+
+fn stream(name: &str) -> StreamInput {
+    StreamInput { name: name.into(), schema: schema() }
+}
+
+fn dim(rows: &[(&str, &str)]) -> Arc<MemTable> {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Utf8, true),
+        Field::new("name", DataType::Utf8, true),
+    ]));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(rows.iter().map(|(k, _)| Some(*k)).collect::<StringArray>()),
+        Arc::new(rows.iter().map(|(_, n)| Some(*n)).collect::<StringArray>()),
+    ];
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    Arc::new(MemTable::try_new(schema, vec![vec![batch]]).unwrap())
+}
+
+fn text(sql: &str) -> QueryText {
+    QueryText { sql: sql.into(), ..QueryText::default() }
+}
+
+fn compiled(sql: &str) -> CompiledQuery {
+    compile(&SqlConf::default(), vec![stream("events")], vec![], &text(sql), OutputMode::Append).unwrap()
+}
+
+fn refusal(sql: &str, mode: OutputMode) -> String {
+    let statics = vec![StaticInput { name: "dim".into(), table: dim(&[("a", "alpha")]) }];
+    let streams = if sql.contains("other") { vec![stream("events"), stream("other")] } else { vec![stream("events")] };
+    match compile(&SqlConf::default(), streams, statics, &text(sql), mode) {
+        Ok(_) => "ALLOWED".into(),
+        Err(error) => error.condition().to_owned(),
+    }
+}
+
+/// A slice with the required columns of a query.
+fn slice(query: &CompiledQuery, rows: &[(&str, i64)]) -> RecordBatch {
+    let all: Vec<ArrayRef> = vec![
+        Arc::new(rows.iter().map(|(k, _)| Some(*k)).collect::<StringArray>()),
+        Arc::new(rows.iter().map(|_| Some("x")).collect::<StringArray>()),
+        Arc::new(rows.iter().map(|(_, v)| Some(*v)).collect::<Int64Array>()),
+        Arc::new(TimestampMicrosecondArray::from(vec![0; rows.len()]).with_timezone("UTC")),
+    ];
+    let full = RecordBatch::try_new(schema(), all).unwrap();
+    full.project(&query.required_columns(0)).unwrap()
+}
+
+async fn run(lane: &mut Lane, input: RecordBatch) -> Vec<String> {
+    let batches = lane.execute(0, input).await.unwrap();
+    let conf = SqlConf::default();
+    batches.iter().flat_map(|b| (0..b.num_rows()).map(|r| row_to_json(b, r, &conf).unwrap()).collect::<Vec<_>>()).collect()
+}
+
+#[tokio::test]
+async fn filters_and_projects_slices() {
+    let query = compiled("SELECT k, v + 1 AS w, k FROM events WHERE v > 1");
+    assert_eq!(query.required_columns(0), [0, 2]);
+    assert_eq!(query.stream_order(), [0]);
+    let mut lane = query.lane().unwrap();
+    lane.begin_batch(1000).await.unwrap();
+    let rows = run(&mut lane, slice(&query, &[("a", 1), ("b", 2)])).await;
+    assert_eq!(rows, [r#"{"k":"b","w":3,"k":"b"}"#]);
+    let rows = run(&mut lane, slice(&query, &[("c", 5)])).await;
+    assert_eq!(rows, [r#"{"k":"c","w":6,"k":"c"}"#]);
+}
+
+#[tokio::test]
+async fn a_lane_serves_many_batches() {
+    let query = compiled("SELECT upper(k) AS k FROM events WHERE v % 2 = 0");
+    let mut lane = query.lane().unwrap();
+    for batch in 0..1000 {
+        lane.begin_batch(batch).await.unwrap();
+        let rows = run(&mut lane, slice(&query, &[("a", batch), ("b", batch + 1)])).await;
+        assert_eq!(rows.len(), 1);
+        lane.finish_batch().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_clock_stands_still_within_a_batch() {
+    let query = compiled("SELECT current_timestamp() AS t, transform(array(1), x -> current_timestamp())[0] AS u, current_date() AS d FROM events");
+    let mut lane = query.lane().unwrap();
+    lane.begin_batch(86_400_000).await.unwrap();
+    let first = run(&mut lane, slice(&query, &[("a", 1)])).await;
+    let second = run(&mut lane, slice(&query, &[("b", 1)])).await;
+    assert_eq!(first, [r#"{"t":"1970-01-02T00:00:00.000Z","u":"1970-01-02T00:00:00.000Z","d":"1970-01-02"}"#]);
+    assert_eq!(first, second);
+    lane.begin_batch(2 * 86_400_000).await.unwrap();
+    let third = run(&mut lane, slice(&query, &[("c", 1)])).await;
+    assert_eq!(third, [r#"{"t":"1970-01-03T00:00:00.000Z","u":"1970-01-03T00:00:00.000Z","d":"1970-01-03"}"#]);
+}
+
+#[tokio::test]
+async fn observations_span_slices_and_lanes() {
+    let text = QueryText {
+        views: vec![("clean".into(), "SELECT k, v FROM events WHERE v > 0".into())],
+        sql: "SELECT k FROM clean WHERE k <> 'b'".into(),
+        observe: vec![Observation {
+            name: "quality".into(),
+            view: "clean".into(),
+            metrics: vec![
+                ("rows".into(), "count(*)".into()),
+                ("largest".into(), "max(v)".into()),
+                ("mean".into(), "sum(v) / count(1)".into()),
+                ("bs".into(), "count(*) FILTER (WHERE k = 'b')".into()),
+            ],
+        }],
+    };
+    let query = compile(&SqlConf::default(), vec![stream("events")], vec![], &text, OutputMode::Append).unwrap();
+    let (mut one, mut two) = (query.lane().unwrap(), query.lane().unwrap());
+    one.begin_batch(0).await.unwrap();
+    two.begin_batch(0).await.unwrap();
+    let rows = run(&mut one, slice(&query, &[("a", 1), ("b", 2), ("x", -1)])).await;
+    assert_eq!(rows, [r#"{"k":"a"}"#]);
+    run(&mut one, slice(&query, &[("b", 3)])).await;
+    run(&mut two, slice(&query, &[("c", 10)])).await;
+    let parts = [one.finish_batch().unwrap(), two.finish_batch().unwrap()];
+    let merged = query.merge_observed(&parts).unwrap();
+    assert_eq!(merged["quality"], json!({"rows": 4, "largest": 10, "mean": 4.0, "bs": 2}));
+    // The next batch starts from nothing.
+    one.begin_batch(1).await.unwrap();
+    let merged = query.merge_observed(&[one.finish_batch().unwrap()]).unwrap();
+    assert_eq!(merged["quality"]["rows"], json!(0));
+}
+
+#[tokio::test]
+async fn static_inputs_are_read_again_for_each_batch() {
+    let table = dim(&[("a", "alpha")]);
+    let statics = vec![StaticInput { name: "dim".into(), table: Arc::<MemTable>::clone(&table) }];
+    let sql = "SELECT events.k, dim.name FROM events LEFT JOIN dim ON events.k = dim.k";
+    let query = compile(&SqlConf::default(), vec![stream("events")], statics, &text(sql), OutputMode::Append).unwrap();
+    let mut lane = query.lane().unwrap();
+    lane.begin_batch(0).await.unwrap();
+    assert_eq!(run(&mut lane, slice(&query, &[("a", 1)])).await, [r#"{"k":"a","name":"alpha"}"#]);
+    assert_eq!(run(&mut lane, slice(&query, &[("b", 1)])).await, [r#"{"k":"b"}"#]);
+    let more = dim(&[("b", "beta")]);
+    let rows = more.batches[0].read().await.clone();
+    *table.batches[0].write().await = rows;
+    // The slice of the same batch still sees the old rows, the next batch the new ones.
+    assert_eq!(run(&mut lane, slice(&query, &[("b", 1)])).await, [r#"{"k":"b"}"#]);
+    lane.begin_batch(1).await.unwrap();
+    assert_eq!(run(&mut lane, slice(&query, &[("b", 1)])).await, [r#"{"k":"b","name":"beta"}"#]);
+}
+
+#[tokio::test]
+async fn unions_and_generators_run() {
+    let query = compiled(
+        "SELECT k, w FROM (SELECT k, explode(array(v, v * 10)) AS w FROM events) UNION ALL SELECT k, v FROM events",
+    );
+    let mut lane = query.lane().unwrap();
+    lane.begin_batch(0).await.unwrap();
+    let mut rows = run(&mut lane, slice(&query, &[("a", 1)])).await;
+    rows.sort();
+    assert_eq!(rows, [r#"{"k":"a","w":1}"#, r#"{"k":"a","w":1}"#, r#"{"k":"a","w":10}"#]);
+}
+
+#[test]
+fn refuses_what_spark_refuses() {
+    use OutputMode::{Append, Complete, Update};
+    let mode = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION";
+    let legacy = "_LEGACY_ERROR_TEMP_3102";
+    let state = "WEIR_UNSUPPORTED_STATEFUL_OPERATOR";
+    for (sql, append, update, complete) in [
+        ("SELECT k FROM events WHERE v > 1", "ALLOWED", "ALLOWED", mode),
+        ("SELECT k, count(*) FROM events GROUP BY k", mode, state, state),
+        ("SELECT count(*) FROM events", mode, state, state),
+        ("SELECT DISTINCT k FROM events", mode, state, state),
+        ("SELECT count(DISTINCT k) FROM events", mode, legacy, legacy),
+        ("SELECT session_window(ts, '5 seconds') AS s, count(*) FROM events GROUP BY session_window(ts, '5 seconds')", mode, mode, state),
+        ("SELECT k FROM events ORDER BY k", legacy, legacy, mode),
+        ("SELECT k FROM events LIMIT 1", state, legacy, mode),
+        ("SELECT k FROM events OFFSET 1", legacy, legacy, mode),
+        ("SELECT row_number() OVER (PARTITION BY k ORDER BY ts) AS n FROM events", "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING", "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING", mode),
+        ("SELECT events.k FROM events JOIN other ON events.k = other.k", state, state, mode),
+        ("SELECT events.k FROM events LEFT JOIN other ON events.k = other.k", legacy, legacy, mode),
+        ("SELECT events.k, name FROM events JOIN dim ON events.k = dim.k", "ALLOWED", "ALLOWED", mode),
+        ("SELECT events.k, name FROM events LEFT JOIN dim ON events.k = dim.k", "ALLOWED", "ALLOWED", mode),
+        ("SELECT events.k FROM events LEFT SEMI JOIN dim ON events.k = dim.k", "ALLOWED", "ALLOWED", mode),
+        ("SELECT events.k FROM events LEFT ANTI JOIN dim ON events.k = dim.k", "ALLOWED", "ALLOWED", mode),
+        ("SELECT events.k, name FROM events RIGHT JOIN dim ON events.k = dim.k", legacy, legacy, mode),
+        ("SELECT events.k, name FROM events FULL JOIN dim ON events.k = dim.k", legacy, legacy, mode),
+        ("SELECT events.k, name FROM dim LEFT JOIN events ON events.k = dim.k", legacy, legacy, mode),
+        ("SELECT events.k, name FROM dim RIGHT JOIN events ON events.k = dim.k", "ALLOWED", "ALLOWED", mode),
+        ("SELECT k FROM events UNION ALL SELECT k FROM other", "ALLOWED", "ALLOWED", mode),
+        ("SELECT k FROM events UNION ALL SELECT k FROM dim", legacy, legacy, mode),
+        ("SELECT k FROM events INTERSECT SELECT k FROM other", legacy, legacy, mode),
+        ("SELECT monotonically_increasing_id() AS id FROM events", legacy, legacy, mode),
+        ("SELECT rand() AS r, current_timestamp() AS t FROM events", "ALLOWED", "ALLOWED", mode),
+    ] {
+        assert_eq!(refusal(sql, Append), append, "append: {sql}");
+        assert_eq!(refusal(sql, Update), update, "update: {sql}");
+        assert_eq!(refusal(sql, Complete), complete, "complete: {sql}");
+    }
+}
+
+#[test]
+fn names_what_is_wrong() {
+    for (sql, condition, part) in [
+        ("SELECT kk FROM events", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "`k`"),
+        ("SELECT uper(k) FROM events", "UNRESOLVED_ROUTINE", "`upper`"),
+        ("SELECT k FROM event", "TABLE_OR_VIEW_NOT_FOUND", "`events`"),
+        ("SELECT k FROM events WHERE", "PARSE_SYNTAX_ERROR", "line 1"),
+        ("SELECT k + v AS x, DATE'2024-01-01' * 2 FROM events", "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", ""),
+        ("SELECT events.k FROM events JOIN dim ON v > 1 WHERE k = 'a'", "AMBIGUOUS_REFERENCE", "`k`"),
+    ] {
+        let statics = vec![StaticInput { name: "dim".into(), table: dim(&[("a", "alpha")]) }];
+        let error = compile(&SqlConf::default(), vec![stream("events")], statics, &text(sql), OutputMode::Append).err().unwrap();
+        assert_eq!(error.condition(), condition, "{sql}: {error}");
+        assert!(error.message().contains(part), "{sql}: {error}");
+        assert_eq!(error.class(), weir_core::ErrorClass::Config);
+    }
+}
+
+#[test]
+fn an_unused_source_is_an_error() {
+    let error = compile(&SqlConf::default(), vec![stream("a"), stream("b")], vec![], &text("SELECT k FROM b"), OutputMode::Append).err().unwrap();
+    assert_eq!(error.condition(), "WEIR_UNUSED_SOURCE");
+    let query = compile(&SqlConf::default(), vec![stream("a"), stream("b")], vec![], &text("SELECT k FROM b UNION ALL SELECT k FROM a"), OutputMode::Append).unwrap();
+    assert_eq!(query.stream_order(), [1, 0]);
+}
+
+#[tokio::test]
+async fn a_failing_row_is_retryable() {
+    let query = compiled("SELECT CAST(k AS INT) AS n FROM events WHERE v <> 0 AND 10 div v > 0");
+    let mut lane = query.lane().unwrap();
+    lane.begin_batch(0).await.unwrap();
+    assert_eq!(run(&mut lane, slice(&query, &[("7", 1), ("8", 0)])).await, [r#"{"n":7}"#]);
+    let error = lane.execute(0, slice(&query, &[("x", 1)])).await.err().unwrap();
+    assert_eq!(error.condition(), "CAST_INVALID_INPUT");
+    assert_eq!(error.class(), weir_core::ErrorClass::Retryable);
+}
