@@ -18,6 +18,7 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression as Codec, Encoding, ZstdLevel};
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use weir_core::{Error, Result, failpoint};
@@ -135,24 +136,36 @@ impl DataFile {
         Ok(())
     }
 
-    /// Ends the file and waits until it is durable.
+    /// Ends the file and waits until it is durable; a failed one is dropped.
     pub async fn finish(mut self) -> Result<FinishedFile> {
         failpoint::hit("sink.file.before")?;
-        let metadata = self.writer.finish().map_err(|e| unwritten(&self.name, e))?;
-        self.pending.append(self.writer.inner_mut());
-        let last = std::mem::take(&mut self.pending);
-        if self.upload.is_some() {
-            self.upload_part(last).await?;
-            if let Some(mut upload) = self.upload.take() {
-                upload.complete().await.map_err(|e| unstored(&self.name, e))?;
+        let metadata = match self.complete().await {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                self.abort().await;
+                return Err(error);
             }
-        } else {
-            self.uploaded = last.len() as u64;
-            self.store.put(&self.path, PutPayload::from_bytes(Bytes::from(last))).await.map_err(|e| unstored(&self.name, e))?;
-        }
+        };
         failpoint::hit("sink.file.after")?;
         let stats = stats::document(&self.schema, &metadata, &self.has_nan);
         Ok(FinishedFile { name: self.name, size: self.uploaded, rows: self.rows, stats })
+    }
+
+    async fn complete(&mut self) -> Result<ParquetMetaData> {
+        let metadata = self.writer.finish().map_err(|e| unwritten(&self.name, e))?;
+        self.pending.append(self.writer.inner_mut());
+        let last = std::mem::take(&mut self.pending);
+        if self.upload.is_none() {
+            self.uploaded = last.len() as u64;
+            self.store.put(&self.path, PutPayload::from_bytes(Bytes::from(last))).await.map_err(|e| unstored(&self.name, e))?;
+            return Ok(metadata);
+        }
+        self.upload_part(last).await?;
+        if let Some(upload) = &mut self.upload {
+            upload.complete().await.map_err(|e| unstored(&self.name, e))?;
+        }
+        self.upload = None;
+        Ok(metadata)
     }
 
     /// Drops the file, best effort.

@@ -196,4 +196,15 @@ mod tests {
     fn file_names_are_encoded_once() {
         assert_eq!(encode_uri("k=x%2Fy z/part|ü.parquet"), "k=x%252Fy%20z/part%7C%C3%BC.parquet");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_encoded_is_the_same_object(name in "[^/\\x00-\\x1f\\x7f]{1,20}") {
+            proptest::prop_assume!(name != "." && name != "..");
+            let encoded = encode_uri(&format!("k={name}/file"));
+            proptest::prop_assert!(encoded.is_ascii());
+            let read = Path::from_url_path(&encoded).unwrap();
+            proptest::prop_assert_eq!(read, Path::parse(format!("k={name}/file")).unwrap());
+        }
+    }
 }

@@ -171,4 +171,25 @@ mod tests {
             .collect();
         assert_eq!(found, [(Some("a".into()), vec![0, 1, 4]), (None, vec![2]), (Some("b".into()), vec![3])]);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn every_row_goes_to_the_part_of_its_value(keys in proptest::collection::vec(proptest::option::of("[ab]{0,2}"), 1..50)) {
+            let numbers: Vec<i32> = (0..).take(keys.len()).collect();
+            let batch = RecordBatch::try_from_iter_with_nullable([
+                ("k", Arc::new(StringArray::from(keys.clone())) as _, true),
+                ("v", Arc::new(Int32Array::from(numbers)) as _, true),
+            ])
+            .unwrap();
+            let mut seen = 0;
+            for (values, part) in split(&batch, &[0]).unwrap() {
+                for row in part.column(1).as_primitive::<arrow::datatypes::Int32Type>().values() {
+                    let key = keys[usize::try_from(*row).unwrap()].clone().filter(|key| !key.is_empty());
+                    proptest::prop_assert_eq!(&values[0], &key);
+                    seen += 1;
+                }
+            }
+            proptest::prop_assert_eq!(seen, keys.len());
+        }
+    }
 }

@@ -235,4 +235,34 @@ mod tests {
         let error = merge(&schema(&[("s", ArrowType::Utf8)]), &schema(&[("s", ArrowType::Float64)])).unwrap_err().to_string();
         assert!(error.contains("CAST it to string"), "{error}");
     }
+
+    fn any_schema() -> impl proptest::strategy::Strategy<Value = StructType> {
+        use proptest::prelude::*;
+        let leaf = prop_oneof![Just(DataType::STRING), Just(DataType::INTEGER), Just(DataType::DOUBLE), Just(DataType::DATE)];
+        let tree = leaf.prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                inner.clone().prop_map(|element| ArrayType::new(element, true).into()),
+                proptest::collection::btree_map("[a-c]", inner, 1..3).prop_map(|fields| {
+                    let fields = fields.into_iter().map(|(name, data_type)| StructField::nullable(name, data_type));
+                    DataType::try_struct_type(fields).unwrap()
+                }),
+            ]
+        });
+        proptest::collection::btree_map("[a-e]", tree, 1..5)
+            .prop_map(|fields| StructType::try_new(fields.into_iter().map(|(name, t)| StructField::nullable(name, t))).unwrap())
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_merge_is_settled_at_once(table in any_schema(), query in any_schema()) {
+            if let Ok(merged) = merge(&table, &query) {
+                let again = merge(&merged.schema, &query).unwrap();
+                proptest::prop_assert_eq!(&again.schema, &merged.schema);
+                proptest::prop_assert!(again.added.is_empty());
+                proptest::prop_assert_eq!(merged.added.is_empty(), merged.schema == table);
+                let kept: Vec<_> = merged.schema.field_names().take(table.num_fields()).collect();
+                proptest::prop_assert_eq!(kept, table.field_names().collect::<Vec<_>>());
+            }
+        }
+    }
 }
