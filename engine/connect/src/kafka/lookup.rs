@@ -81,7 +81,7 @@ pub struct Lookup {
 impl Lookup {
     /// Makes the handle; no broker is asked yet.
     pub fn new(options: &KafkaSourceOptions) -> Result<Self> {
-        let consumer = consumer(&options.client, &[])?;
+        let consumer = consumer(&options.client)?;
         let max_age = options
             .client
             .get("metadata.max.age.ms")
@@ -107,7 +107,7 @@ impl Lookup {
         {
             return Ok(Arc::clone(partitions));
         }
-        let found: Arc<[TopicPartition]> = self.attempt("read the topics", || self.ask_partitions())?.into();
+        let found: Arc<[TopicPartition]> = self.attempt("read the topics", self.attempts, || self.ask_partitions())?.into();
         *known = Some((Instant::now(), Arc::clone(&found)));
         Ok(found)
     }
@@ -129,8 +129,9 @@ impl Lookup {
         loop {
             let freshness = if attempt == 1 { freshness } else { Freshness::Now };
             let partitions = self.partitions(freshness)?;
-            let found = match self.latest(&partitions) {
-                // The known partitions may be gone; look once more.
+            let tries = if freshness == Freshness::Recent { 1 } else { self.attempts };
+            let found = match self.ask_offsets(&partitions, |_| LATEST, tries) {
+                // The partitions known from before may be gone; look them up, then ask with patience.
                 Err(error) if freshness == Freshness::Recent && attempt == 1 => {
                     tracing::debug!(%error, "the partitions are looked up anew");
                     attempt += 1;
@@ -149,10 +150,14 @@ impl Lookup {
 
     /// The first offsets at or after a time by partition; -1 where there is none.
     pub fn at(&self, partitions: &[TopicPartition], time: impl Fn(&TopicPartition) -> i64) -> Result<PartitionOffsets> {
+        self.ask_offsets(partitions, time, self.attempts)
+    }
+
+    fn ask_offsets(&self, partitions: &[TopicPartition], time: impl Fn(&TopicPartition) -> i64, tries: u32) -> Result<PartitionOffsets> {
         if partitions.is_empty() {
             return Ok(PartitionOffsets::new());
         }
-        self.attempt("read the offsets", || {
+        self.attempt("read the offsets", tries, || {
             let mut asked = TopicPartitionList::with_capacity(partitions.len());
             for partition in partitions {
                 asked
@@ -232,14 +237,18 @@ impl Lookup {
         Ok(found)
     }
 
-    fn attempt<T>(&self, action: &str, ask: impl Fn() -> Result<T, Trouble>) -> Result<T> {
+    fn attempt<T>(&self, action: &str, tries: u32, ask: impl Fn() -> Result<T, Trouble>) -> Result<T> {
         let mut attempt = 1;
         loop {
             let trouble = match ask() {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    // Nobody else takes the log and error events of this handle.
+                    serve_events(&self.consumer);
+                    return Ok(answer);
+                }
                 Err(trouble) => trouble,
             };
-            if attempt >= self.attempts {
+            if attempt >= tries {
                 return Err(self.explain(action, trouble));
             }
             attempt += 1;
@@ -261,10 +270,9 @@ enum Trouble {
 }
 
 /// A consumer handle without a group, for questions only.
-pub fn consumer(client: &ClientSettings, defaults: &[(&str, &str)]) -> Result<BaseConsumer<LastWords>> {
+fn consumer(client: &ClientSettings) -> Result<BaseConsumer<LastWords>> {
     // Spark reads uncommitted records unless told otherwise; librdkafka would not.
-    let below: Vec<(&str, &str)> = [("isolation.level", "read_uncommitted")].into_iter().chain(defaults.iter().copied()).collect();
-    let mut config = client.config(&below, &[("enable.auto.commit", "false")]);
+    let mut config = client.config(&[("isolation.level", "read_uncommitted")], &[("enable.auto.commit", "false")]);
     config.remove("group.id");
     config.create_with_context(LastWords::default()).map_err(|error| cannot_create(&error))
 }
@@ -280,15 +288,19 @@ pub fn cannot_create(error: &KafkaError) -> Error {
 }
 
 /// The reason behind an error: what the client logged, or the error's own text.
-pub fn last_words(consumer: &BaseConsumer<LastWords>, error: &KafkaError) -> String {
-    // Serves the error and log events that wait in the queue.
-    for _ in 0..100 {
-        if consumer.poll(Duration::ZERO).is_none() {
-            break;
-        }
-    }
+fn last_words(consumer: &BaseConsumer<LastWords>, error: &KafkaError) -> String {
+    serve_events(consumer);
     match consumer.context().get() {
         Some(words) => format!("{error} ({words})"),
         None => error.to_string(),
+    }
+}
+
+/// Takes the events that wait in the queue of a handle that fetches nothing.
+fn serve_events(consumer: &BaseConsumer<LastWords>) {
+    for _ in 0..100 {
+        if consumer.poll(Duration::ZERO).is_none() {
+            return;
+        }
     }
 }

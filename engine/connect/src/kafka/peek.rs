@@ -41,7 +41,10 @@ impl OldestUnread {
             ("queued.max.messages.kbytes", "1024"),
             ("max.partition.fetch.bytes", "16384"),
         ];
-        Self { config: options.client.config(&defaults, &forced), consumer: None, known: BTreeMap::new() }
+        let mut config = options.client.config(&defaults, &forced);
+        // Its events are taken only while it looks.
+        config.set_log_level(rdkafka::config::RDKafkaLogLevel::Emerg);
+        Self { config, consumer: None, known: BTreeMap::new() }
     }
 
     /// The time in epoch milliseconds of the oldest record at these positions.
