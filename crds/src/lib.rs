@@ -17,6 +17,9 @@
 //! Facts about a field stand on its Rust type, facts about an option or setting on its row; parser, errors,
 //! CRD and reference pages are derived from there.
 
+// A finding is large and made only where something is wrong.
+#![allow(clippy::result_large_err)]
+
 pub mod annotations;
 pub mod checkpoint;
 pub mod conf;

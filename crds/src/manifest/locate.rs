@@ -74,7 +74,7 @@ impl Locator {
         let (line, column) = (line.max(1), column.max(1));
         match spot.style {
             Style::Literal => {
-                let first = spot.value.line + 1;
+                let first = self.header_of(spot) + 1;
                 let indent = self.indent_of(first);
                 Position { line: first + line - 1, column: indent + column }
             }
@@ -82,6 +82,16 @@ impl Locator {
             Style::Quoted if line == 1 => Position { line: spot.value.line, column: spot.value.column + column },
             _ => spot.value,
         }
+    }
+
+    /// The line of the `|` of a literal text: at the key or after it, before the text.
+    fn header_of(&self, spot: &Spot) -> usize {
+        let ends_with_bar = |line: usize| {
+            let text = self.lines.get(line - 1).map_or("", String::as_str);
+            let text = text.split(" #").next().unwrap_or(text).trim_end();
+            text.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '+').ends_with('|')
+        };
+        (spot.key.line.max(1)..spot.value.line).find(|line| ends_with_bar(*line)).unwrap_or(spot.value.line)
     }
 
     /// Indentation of the first line with text at or after a line; lines count from 1.

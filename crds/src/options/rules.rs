@@ -19,13 +19,11 @@ pub(super) fn check(options: &mut ParsedOptions, completeness: Completeness, fin
         format if format.is_files() && options.role == Role::Source => check_file_source(options, completeness, findings),
         Format::Kafka if options.role != Role::Sink => check_kafka_source(options, completeness, findings),
         Format::Kafka => check_kafka_sink(options, findings),
-        Format::Delta if options.role == Role::Table => {
-            if options.is_given("versionAsOf") && options.is_given("timestampAsOf") {
-                findings.push(
-                    Finding::error("exclusive-options", "timestampAsOf", "versionAsOf and timestampAsOf exclude each other")
-                        .remedy("keep one of them"),
-                );
-            }
+        Format::Delta if options.role == Role::Table && options.is_given("versionAsOf") && options.is_given("timestampAsOf") => {
+            findings.push(
+                Finding::error("exclusive-options", "timestampAsOf", "versionAsOf and timestampAsOf exclude each other")
+                    .remedy("keep one of them"),
+            );
         }
         _ => {}
     }
@@ -48,19 +46,16 @@ fn check_file_source(options: &ParsedOptions, completeness: Completeness, findin
             Finding::error("missing-option", "sourceArchiveDir", "Archive mode must be used with 'sourceArchiveDir' option.")
                 .remedy("add sourceArchiveDir: a folder outside of the input on the same file system"),
         ),
-        Some(folder) if archive => {
-            if archive_may_match_source(&folder, &options.str("path")) {
-                findings.push(
-                    Finding::error(
-                        "archive-inside-source",
-                        "sourceArchiveDir",
-                        "Base archive path cannot be set to the path where archived path can possibly match with source pattern. Ensure the base archive path doesn't match with source pattern in depth, where the depth is minimum of depth on both paths.",
-                    )
-                    .found(&folder)
-                    .remedy("choose a folder outside of the input"),
-                );
-            }
-        }
+        Some(folder) if archive && archive_may_match_source(&folder, &options.str("path")) => findings.push(
+            Finding::error(
+                "archive-inside-source",
+                "sourceArchiveDir",
+                "Base archive path cannot be set to the path where archived path can possibly match with source pattern. Ensure the base archive path doesn't match with source pattern in depth, where the depth is minimum of depth on both paths.",
+            )
+            .found(&folder)
+            .remedy("choose a folder outside of the input"),
+        ),
+        Some(_) if archive => {}
         Some(_) => findings.push(Finding::warning(
             "ignored-option",
             "sourceArchiveDir",

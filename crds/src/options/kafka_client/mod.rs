@@ -106,10 +106,10 @@ impl Translation<'_> {
                 "" if value.ends_with(".pem") || value.ends_with(".crt") => self.put("ssl.ca.location", value),
                 _ => self.refuse(name, key, PEM_REMEDY),
             },
-            "ssl.truststore.type" => {
-                if !value.trim().eq_ignore_ascii_case("PEM") && !self.settings.contains_key("ssl.truststore.location") {
-                    self.refuse(name, key, PEM_REMEDY);
-                }
+            "ssl.truststore.type"
+                if !value.trim().eq_ignore_ascii_case("PEM") && !self.settings.contains_key("ssl.truststore.location") =>
+            {
+                self.refuse(name, key, PEM_REMEDY);
             }
             "ssl.truststore.password" => {
                 self.warn(name, "Kafka option 'ssl.truststore.password' has no effect: PEM files of certificates have none".to_owned());
