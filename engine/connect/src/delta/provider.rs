@@ -26,15 +26,22 @@ use weir_core::{Error, Result};
 
 use super::location::{TableLocation, version_of};
 use super::options::{ReadVersion, read_version};
+use super::state::kernel_snapshot;
 
 /// Opens a table for reading.
 pub async fn open_table(path: &str, options: &BTreeMap<String, String>, storage: &Storage) -> Result<Arc<dyn TableProvider>> {
     let location = TableLocation::in_folder(&storage.open(path)?);
     let version = resolve(&location, read_version(options)?).await?;
     let log_store = location.log_store();
-    let snapshot = Snapshot::try_new(log_store.as_ref(), version)
-        .await
-        .map_err(|e| Error::retryable("DELTA_LOG_FAILURE", format!("could not read the Delta table {}", location.url())).with_source(e))?;
+    let snapshot = match Snapshot::try_new(log_store.as_ref(), version).await {
+        Ok(snapshot) => snapshot,
+        Err(error) => {
+            // The kernel alone says why; the library's error has lost it.
+            kernel_snapshot(&location, version).await?;
+            let what = format!("could not read the Delta table {}", location.url());
+            return Err(Error::retryable("DELTA_LOG_FAILURE", what).with_source(error));
+        }
+    };
     let provider = provider_of(Arc::new(snapshot.clone())).map_err(|e| {
         Error::config(
             "DELTA_UNSUPPORTED_FEATURES_FOR_READ",

@@ -9,6 +9,7 @@
 //! batch.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -30,6 +31,8 @@ use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, 
 const TARGET_FILE_SIZE: u64 = 128 << 20;
 /// Attempts of one commit whose response was lost or that failed in the store.
 const DOUBTFUL_ATTEMPTS: usize = 3;
+/// Refusals of one version, one after the other, by an entry that cannot be read.
+const BLIND_REFUSALS: u64 = 10;
 
 /// An open Delta sink.
 pub struct DeltaSink {
@@ -93,6 +96,7 @@ impl DeltaSink {
         let new_table_id = uuid::Uuid::new_v4().to_string();
         let mut tried = Tried::Never;
         let mut doubts = 0;
+        let (mut refused_at, mut refusals) = (None, 0);
         loop {
             let refreshed = self.renew(&mut shared).await?;
             let recorded = refreshed.state.as_ref().and_then(|table| table.recorded);
@@ -134,7 +138,14 @@ impl DeltaSink {
                     self.step_over(&mut shared, version, &body, entry)?;
                     return Ok(Committed::Now);
                 }
-                Put::Taken => {}
+                Put::Taken => {
+                    refusals = if refused_at == Some(version) { refusals + 1 } else { 0 };
+                    refused_at = Some(version);
+                    if refusals >= BLIND_REFUSALS {
+                        return Err(blind(&self.location, version));
+                    }
+                    tokio::time::sleep(Duration::from_millis(10 * refusals)).await;
+                }
                 Put::InDoubt(error) => {
                     doubts += 1;
                     if doubts >= DOUBTFUL_ATTEMPTS {
@@ -168,6 +179,17 @@ impl DeltaSink {
             tracing::warn!(table = %self.location.url(), batch = batch.batch, files = left, "files of a batch that was committed before could not be deleted; VACUUM removes them");
         }
     }
+}
+
+fn blind(location: &TableLocation, version: u64) -> Error {
+    Error::retryable(
+        "DELTA_CONCURRENT_WRITE",
+        format!(
+            "the store refuses {}/{} as taken but shows no such object; another writer may be writing it",
+            location.url(),
+            commit_name(version)
+        ),
+    )
 }
 
 /// Refuses a table that is not the one this run began with.

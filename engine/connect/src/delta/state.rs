@@ -141,15 +141,44 @@ pub async fn kernel_snapshot(location: &TableLocation, version: Option<u64>) -> 
 }
 
 /// One error for a kernel task that failed or died.
-pub fn flatten<T, E>(location: &TableLocation, action: &str, joined: Result<Result<T, E>, tokio::task::JoinError>) -> Result<T>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let failed = || Error::retryable("DELTA_LOG_FAILURE", format!("could not {action} the Delta table {}", location.url()));
+pub fn flatten<T>(
+    location: &TableLocation,
+    action: &str,
+    joined: Result<Result<T, delta_kernel::Error>, tokio::task::JoinError>,
+) -> Result<T> {
     match joined {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(failed().with_source(error)),
-        Err(error) => Err(failed().with_source(error)),
+        Ok(Err(error)) => Err(classified(location, action, error)),
+        Err(error) => {
+            Err(Error::retryable("DELTA_LOG_FAILURE", format!("could not {action} the Delta table {}", location.url())).with_source(error))
+        }
+    }
+}
+
+/// The kernel's error with its class: what no retry heals is told apart from
+/// what the store may have caused.
+fn classified(location: &TableLocation, action: &str, error: delta_kernel::Error) -> Error {
+    use delta_kernel::Error as Kernel;
+    let url = location.url();
+    match error {
+        Kernel::Backtraced { source, .. } => classified(location, action, *source),
+        Kernel::Unsupported(_) | Kernel::InvalidProtocol(_) | Kernel::InvalidColumnMappingMode(_) => Error::config(
+            "DELTA_UNSUPPORTED_FEATURES",
+            format!("could not {action} the Delta table {url}: it has features that this version of Weir does not know; use another table"),
+        )
+        .with_source(error),
+        Kernel::MalformedJson(_)
+        | Kernel::MissingVersion
+        | Kernel::MissingMetadata
+        | Kernel::MissingProtocol
+        | Kernel::MissingMetadataAndProtocol
+        | Kernel::Parquet(_)
+        | Kernel::ParseError(_, _) => Error::incompatible(
+            "DELTA_LOG_DAMAGED",
+            format!("could not {action} the Delta table {url}: its log is damaged; restore the folder _delta_log from a copy"),
+        )
+        .with_source(error),
+        _ => Error::retryable("DELTA_LOG_FAILURE", format!("could not {action} the Delta table {url}")).with_source(error),
     }
 }
 

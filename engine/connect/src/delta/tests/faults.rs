@@ -24,6 +24,8 @@ enum Fault {
     RequestLost,
     /// Another writer takes the version first.
     RaceLost,
+    /// Refused as taken, though nothing is there.
+    Blind,
     /// As it should be.
     None,
 }
@@ -87,6 +89,7 @@ impl ObjectStore for Faulty {
         }
         match self.script.next().unwrap_or(Fault::None) {
             Fault::None => self.inner.put_opts(location, payload, opts).await,
+            Fault::Blind => Err(object_store::Error::AlreadyExists { path: location.to_string(), source: "taken".into() }),
             Fault::RequestLost => Err(lost("the request was lost")),
             Fault::ResponseLost => {
                 self.inner.put_opts(location, payload, opts).await?;
@@ -180,6 +183,18 @@ async fn a_commit_in_doubt_is_settled_by_the_next_life() {
     assert_eq!(next.recorded_batch(query.id).await.unwrap(), Some(0));
     assert_eq!(query.write(&next, 0, &[kv(&[("a", 1)])]).await.unwrap(), Committed::Before);
     assert_eq!((count(&path).await, data_files(&path)), (1, 1));
+}
+
+#[tokio::test]
+async fn a_store_that_contradicts_itself_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out").to_str().unwrap().to_owned();
+    let query = Query::to(&path);
+    let sink = query.open_at(faulty(&path, &[Fault::Blind; 11], usize::MAX), kv(&[]).schema()).await.unwrap();
+    let error = query.write(&sink, 0, &[kv(&[("a", 1)])]).await.unwrap_err();
+    assert_eq!((error.class(), error.condition()), (ErrorClass::Retryable, "DELTA_CONCURRENT_WRITE"));
+    assert_eq!(query.write(&sink, 0, &[kv(&[("a", 1)])]).await.unwrap(), Committed::Now);
+    assert_eq!(count(&path).await, 1);
 }
 
 #[tokio::test]

@@ -159,7 +159,7 @@ async fn merge_schema_adds_columns_to_a_partitioned_table() {
     assert!(error.contains("`w`") && error.contains("mergeSchema"), "{error}");
     let query = Query { id: query.id, options: query.options.clone(), partition_by: vec![] }.with("mergeSchema", "true");
     let merging = query.open(wide.schema()).await.unwrap();
-    query.write(&merging, 1, &[wide.clone()]).await.unwrap();
+    query.write(&merging, 1, std::slice::from_ref(&wide)).await.unwrap();
     query.write(&merging, 2, &[wide]).await.unwrap();
     let entry = log(&path, 1);
     let metadata = entry.iter().find_map(|line| line.get("metaData")).unwrap();
@@ -193,4 +193,27 @@ async fn partition_values_with_special_characters_are_read_back() {
     }
     let expected: Vec<(String, i32)> = values.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
     assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_damaged_or_unknown_table_is_refused_for_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out").to_str().unwrap().to_owned();
+    let query = Query::to(&path);
+    let schema = kv(&[]).schema();
+    let sink = query.open(schema.clone()).await.unwrap();
+    query.write(&sink, 0, &[kv(&[("a", 0)])]).await.unwrap();
+    let next = format!("{path}/{}", super::location::commit_name(1));
+    std::fs::write(&next, "{\"commitInfo\":").unwrap();
+    let error = query.write(&sink, 1, &[kv(&[("a", 0)])]).await.unwrap_err();
+    assert_eq!((error.class(), error.condition()), (ErrorClass::Incompatible, "DELTA_LOG_DAMAGED"));
+    let newer =
+        r#"{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["fromTheFuture"],"writerFeatures":["fromTheFuture"]}}"#;
+    std::fs::write(&next, newer).unwrap();
+    let error = query.write(&sink, 1, &[kv(&[("a", 0)])]).await.unwrap_err();
+    assert_eq!((error.class(), error.condition()), (ErrorClass::Config, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"));
+    let error = query.open(schema).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Config, "{error}");
+    let error = super::open_table(&path, &BTreeMap::new(), &storage()).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Config, "{error}");
 }
