@@ -2,25 +2,21 @@
 //! the types and constants of one call.
 //!
 //! `json` and `datetime` plan their functions into `Planned`; the analyzer casts
-//! each argument to the wanted type and calls the kernel through `SparkFn`, and
-//! `udfs` offers the same functions to a bare DataFusion session, casting by
-//! itself. Nothing here knows a single function.
+//! each argument to the wanted type and calls the kernel through `SparkFn`.
+//! Constant arguments (schemas, option maps, patterns) are folded before.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringArray};
-use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, FieldRef};
+use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::ColumnarValue;
 use weir_core::Error;
 use weir_decode::time::Zone;
 
-use crate::cast::{Cast, CastMode, cast_array};
+use crate::cast::{Cast, CastMode};
 use crate::conf::SqlConf;
-use crate::error::{find_spark_error, spark_error};
+use crate::error::spark_error;
 use crate::udf::{Kernel, Rows};
 
 /// An argument of a call as planning sees it.
@@ -193,97 +189,6 @@ macro_rules! some {
     };
 }
 pub(crate) use some;
-
-/// A family's functions for a DataFusion session without Weir's analyzer.
-pub fn udfs(names: &[&str], planner: Planner, conf: &SqlConf) -> Vec<Arc<ScalarUDF>> {
-    names
-        .iter()
-        .map(|name| {
-            let signature = Signature::one_of(
-                vec![datafusion::logical_expr::TypeSignature::VariadicAny, datafusion::logical_expr::TypeSignature::Nullary],
-                Volatility::Immutable,
-            );
-            let udf = PlannedUdf { name: (*name).to_owned(), planner, conf: conf.clone(), signature };
-            Arc::new(ScalarUDF::new_from_impl(udf))
-        })
-        .collect()
-}
-
-#[derive(Debug)]
-struct PlannedUdf {
-    name: String,
-    planner: Planner,
-    conf: SqlConf,
-    signature: Signature,
-}
-
-impl PartialEq for PlannedUdf {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.conf.ansi == other.conf.ansi && self.conf.time_zone == other.conf.time_zone
-    }
-}
-
-impl Eq for PlannedUdf {}
-
-impl Hash for PlannedUdf {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-impl PlannedUdf {
-    fn plan(&self, args: &[Arg]) -> Result<Planned> {
-        let planned = (self.planner)(&self.name, args, &self.conf);
-        planned
-            .unwrap_or_else(|| Err(wrong_count(&self.name, "other", args.len())))
-            .map_err(|error| spark_error(error.condition(), error.message()))
-    }
-}
-
-impl ScalarUDFImpl for PlannedUdf {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, args: &[DataType]) -> Result<DataType> {
-        let args: Vec<Arg> = args.iter().map(|data_type| Arg { data_type: data_type.clone(), value: None }).collect();
-        Ok(self.plan(&args)?.result)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let arguments: Vec<Arg> = (args.arg_fields.iter().zip(args.scalar_arguments))
-            .map(|(field, value)| Arg { data_type: field.data_type().clone(), value: value.cloned() })
-            .collect();
-        Ok(Arc::new(Field::new(&self.name, self.plan(&arguments)?.result, true)))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arguments: Vec<Arg> = (args.args.iter())
-            .map(|value| Arg {
-                data_type: value.data_type(),
-                value: match value {
-                    ColumnarValue::Scalar(value) => Some(value.clone()),
-                    ColumnarValue::Array(_) => None,
-                },
-            })
-            .collect();
-        let planned = self.plan(&arguments)?;
-        let session = Session::new(&self.conf).map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let arrays = (args.args.iter().zip(&planned.args))
-            .map(|(value, wanted)| cast_array(&value.to_array(args.number_rows)?, wanted, session.cast, None))
-            .collect::<Result<Vec<_>>>()?;
-        Ok(ColumnarValue::Array((planned.kernel)(Rows { args: &arrays, len: args.number_rows })?))
-    }
-}
-
-/// The condition of a failed call, for tests and messages.
-pub fn condition_of(error: &DataFusionError) -> Option<String> {
-    find_spark_error(error).map(|found| found.condition.clone())
-}
 
 /// Builds the call for the analyzer: constants are folded, arguments cast.
 pub(crate) fn build(

@@ -174,13 +174,7 @@ impl Analyzer<'_> {
         })?;
         let mut cells = Vec::new();
         for key in &args[1..] {
-            let text = key.text().ok_or_else(|| {
-                Error::config("DATATYPE_MISMATCH.NON_FOLDABLE_INPUT", "the keys of json_tuple must be string literals")
-            })?;
-            let escaped = text.replace('\'', "\\'");
-            let path = Typed::string(format!("$['{escaped}']"));
-            let value = crate::functions::build(self, "get_json_object", vec![json.clone(), path])
-                .unwrap_or_else(|| Err(Error::config("UNRESOLVED_ROUTINE", "get_json_object is missing")))?;
+            let value = crate::json::build(self, crate::json::TUPLE_FIELD, vec![json.clone(), key.clone()])?;
             cells.push(value);
         }
         let fields: Vec<_> = (0..cells.len()).map(|i| (format!("c{i}"), DataType::Utf8)).collect();

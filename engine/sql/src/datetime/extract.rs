@@ -114,7 +114,10 @@ fn extract(name: &str, args: &[Arg], session: &Session) -> Result<Planned, Error
     let invalid = |text: &str| {
         Error::config(
             "INVALID_EXTRACT_FIELD",
-            format!("cannot extract `{text}` from a value of type {}; write YEAR, MONTH, DAY, HOUR, MINUTE, SECOND or another field that it has", source.data_type),
+            format!(
+                "cannot extract `{text}` from a value of type {}; write YEAR, MONTH, DAY, HOUR, MINUTE, SECOND or another field that it has",
+                source.data_type
+            ),
         )
     };
     if field_name.is_null() {
@@ -157,9 +160,7 @@ fn field(part: Part, source: &Arg, session: &Session) -> Planned {
     let wanted = if local { timestamp_ntz() } else { timestamp() };
     let kernel = move |rows: Rows<'_>| {
         let instants = primitive::<TimestampMicrosecondType>(&rows, 0)?;
-        let at = |row| {
-            at(instants, row).map(|micros| DateTime::from_local_micros(if local { micros } else { zone.to_local(micros) }))
-        };
+        let at = |row| at(instants, row).map(|micros| DateTime::from_local_micros(if local { micros } else { zone.to_local(micros) }));
         if part == Part::SecondWithFraction {
             return each::<Decimal128Type>(rows.len, &DataType::Decimal128(8, 6), |row| {
                 Ok(at(row).map(|time| i128::from(time.micros_of_day % 60_000_000)))

@@ -38,7 +38,13 @@ pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result
         ("date_format", _) => Err(wrong_count(name, "2", args.len())),
         ("from_unixtime", _) => Err(wrong_count(name, "[1, 2]", args.len())),
         (
-            "timestamp_seconds" | "timestamp_millis" | "timestamp_micros" | "unix_seconds" | "unix_millis" | "unix_micros" | "unix_date"
+            "timestamp_seconds"
+            | "timestamp_millis"
+            | "timestamp_micros"
+            | "unix_seconds"
+            | "unix_millis"
+            | "unix_micros"
+            | "unix_date"
             | "date_from_unix_date",
             _,
         ) => Err(wrong_count(name, "1", args.len())),

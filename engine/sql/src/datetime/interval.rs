@@ -7,9 +7,7 @@
 use std::sync::Arc;
 
 use arrow::array::IntervalMonthDayNanoArray;
-use arrow::datatypes::{
-    DataType, Decimal128Type, DurationMicrosecondType, Int32Type, IntervalMonthDayNanoType, IntervalYearMonthType,
-};
+use arrow::datatypes::{DataType, Decimal128Type, DurationMicrosecondType, Int32Type, IntervalMonthDayNanoType, IntervalYearMonthType};
 use datafusion::common::Result;
 use weir_core::Error;
 

@@ -49,10 +49,5 @@ pub(crate) fn build(analyzer: &crate::analyzer::Analyzer<'_>, name: &str, args: 
     crate::planned::build(analyzer, plan, name, args)
 }
 
-/// The functions for a DataFusion session without Weir's analyzer.
-pub fn scalar_udfs(conf: &SqlConf) -> Vec<std::sync::Arc<datafusion::logical_expr::ScalarUDF>> {
-    crate::planned::udfs(&NAMES, plan, conf)
-}
-
 #[cfg(test)]
 mod tests;

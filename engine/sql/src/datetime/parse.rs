@@ -44,8 +44,9 @@ pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result
 fn cast_only(source: &Arg, target: &DataType, session: Session) -> Planned {
     let (from, to) = (source.data_type.clone(), target.clone());
     let key = format!("{from:?} {:?}", session.cast.mode);
+    let failing = session.clone();
     Planned::new([from], target.clone(), move |rows: Rows<'_>| cast_array(&rows.args[0], &to, session.cast, None))
-        .failing(&Session { ansi: session.ansi, ..session.clone() })
+        .failing(&failing)
         .keyed(key)
 }
 
@@ -62,25 +63,24 @@ fn with_pattern(source: &Arg, pattern: &Arg, target: DataType, session: Session)
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
         let texts = strings(&rows, 0)?;
         let mut patterns = patterns.reader(&rows, 1)?;
-        let mut local = |row: usize| -> Result<Option<(String, i64)>> {
+        let mut micros = |row: usize| -> Result<Option<i64>> {
             let text = some!(text_at(texts, row));
             let pattern = some!(patterns.at(row)?);
-            let micros = match &target {
+            let read = match &target {
                 DataType::Timestamp(_, None) => pattern.read_local(text, true),
-                DataType::Date32 => pattern.read_instant(text, &session.zone),
                 _ => pattern.read_instant(text, &session.zone),
             };
-            match micros {
-                Some(micros) => Ok(Some((String::new(), micros))),
+            match read {
+                Some(micros) => Ok(Some(micros)),
                 None => session.invalid("CANNOT_PARSE_TIMESTAMP", || cannot_parse(text, pattern)),
             }
         };
         if target == DataType::Date32 {
             return each::<Date32Type>(rows.len, &target, |row| {
-                Ok(local(row)?.map(|(_, micros)| calendar::timestamp_to_date(micros, &session.zone)))
+                Ok(micros(row)?.map(|micros| calendar::timestamp_to_date(micros, &session.zone)))
             });
         }
-        each::<TimestampMicrosecondType>(rows.len, &target, |row| Ok(local(row)?.map(|(_, micros)| micros)))
+        each::<TimestampMicrosecondType>(rows.len, &target, micros)
     };
     Ok(Planned::new([DataType::Utf8, DataType::Utf8], result, kernel).failing(&failing).keyed(key))
 }

@@ -17,8 +17,8 @@ use crate::udf::Rows;
 
 pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result<Planned, Error>> {
     Some(match (name, args) {
-        ("date_add" | "dateadd", [_, _]) => Ok(add_days(1, session)),
-        ("date_sub", [_, _]) => Ok(add_days(-1, session)),
+        ("date_add" | "dateadd", [_, _]) => Ok(add_days(1)),
+        ("date_sub", [_, _]) => Ok(add_days(-1)),
         ("date_diff" | "datediff", [_, _]) => Ok(Planned::new([DataType::Date32, DataType::Date32], DataType::Int32, |rows: Rows<'_>| {
             let (end, start) = (primitive::<Date32Type>(&rows, 0)?, primitive::<Date32Type>(&rows, 1)?);
             each::<Int32Type>(rows.len, &DataType::Int32, |row| Ok(at(end, row).zip(at(start, row)).map(|(a, b)| a.wrapping_sub(b))))
@@ -42,7 +42,7 @@ pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result
     })
 }
 
-fn add_days(sign: i32, session: &Session) -> Planned {
+fn add_days(sign: i32) -> Planned {
     Planned::new([DataType::Date32, DataType::Int32], DataType::Date32, move |rows: Rows<'_>| {
         let (dates, days) = (primitive::<Date32Type>(&rows, 0)?, primitive::<Int32Type>(&rows, 1)?);
         each::<Date32Type>(rows.len, &DataType::Date32, |row| {
@@ -50,7 +50,6 @@ fn add_days(sign: i32, session: &Session) -> Planned {
         })
     })
     .keyed(format!("{sign}"))
-    .failing(&Session { ansi: false, ..session.clone() })
 }
 
 fn out_of_range() -> datafusion::common::DataFusionError {
@@ -98,7 +97,8 @@ fn next_day(session: &Session) -> Planned {
         each::<Date32Type>(rows.len, &DataType::Date32, |row| {
             let (date, name) = some!(at(dates, row).zip(text_at(names, row)));
             let Some(weekday) = weekday(name) else {
-                return session.invalid("ILLEGAL_DAY_OF_WEEK", || format!("Illegal input for day of week: {name}; write a name such as Mon"));
+                return session
+                    .invalid("ILLEGAL_DAY_OF_WEEK", || format!("Illegal input for day of week: {name}; write a name such as Mon"));
             };
             let ahead = (weekday + 6 - iso_weekday(date)) % 7 + 1;
             Ok(Some(date.wrapping_add(ahead as i32)))
@@ -139,7 +139,9 @@ fn step(unit: &Arg) -> Result<Step, Error> {
         _ => {
             return Err(Error::config(
                 "INVALID_PARAMETER_VALUE.DATETIME_UNIT",
-                format!("`{name}` is not a unit; write YEAR, QUARTER, MONTH, WEEK, DAY, DAYOFYEAR, HOUR, MINUTE, SECOND, MILLISECOND or MICROSECOND"),
+                format!(
+                    "`{name}` is not a unit; write YEAR, QUARTER, MONTH, WEEK, DAY, DAYOFYEAR, HOUR, MINUTE, SECOND, MILLISECOND or MICROSECOND"
+                ),
             ));
         }
     })

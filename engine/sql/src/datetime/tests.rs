@@ -9,7 +9,8 @@ use datafusion::common::ScalarValue;
 use super::plan;
 use crate::cast::cast_array;
 use crate::conf::SqlConf;
-use crate::planned::{Arg, Session, condition_of};
+use crate::error::find_spark_error;
+use crate::planned::{Arg, Session};
 use crate::udf::Rows;
 
 /// The result as text, NULL, or the error's condition.
@@ -31,7 +32,7 @@ fn call(zone: &str, ansi: bool, name: &str, args: &[ScalarValue]) -> String {
             let text = cast_array(&array, &DataType::Utf8, session.cast, None).unwrap();
             array_value_to_string(&text, 0).unwrap()
         }
-        Err(error) => condition_of(&error).unwrap(),
+        Err(error) => find_spark_error(&error).unwrap().condition.clone(),
     }
 }
 

@@ -14,8 +14,7 @@ use crate::planned::{Arg, Planned, Session, at, each, primitive, some, wrong_cou
 use crate::types::{struct_of, timestamp, timestamp_ntz};
 use crate::udf::Rows;
 
-pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result<Planned, Error>> {
-    let _ = session;
+pub(super) fn plan(name: &str, args: &[Arg], _session: &Session) -> Option<Result<Planned, Error>> {
     match (name, args) {
         ("window", [source, rest @ ..]) if (1..=3).contains(&rest.len()) => Some(window(source, rest)),
         ("window_time", [source]) => Some(window_time(source)),

@@ -42,7 +42,10 @@ impl<'a> Zones<'a> {
         let id = some!(text_at(ids, row));
         let zone = self.0.entry(id).or_insert_with(|| Zone::parse(id));
         zone.as_ref().map(Some).ok_or_else(|| {
-            spark_error("INVALID_TIMEZONE", format!("the timezone `{id}` is invalid; write a region such as Europe/Berlin or an offset such as +02:00"))
+            spark_error(
+                "INVALID_TIMEZONE",
+                format!("the timezone `{id}` is invalid; write a region such as Europe/Berlin or an offset such as +02:00"),
+            )
         })
     }
 }

@@ -103,7 +103,8 @@ impl Shape {
 }
 
 fn quoted(name: &str) -> String {
-    let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.bytes().all(|b| b.is_ascii_digit());
+    let plain =
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.bytes().all(|b| b.is_ascii_digit());
     if plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
 }
 

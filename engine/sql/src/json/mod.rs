@@ -2,7 +2,6 @@
 //!
 //! Decoding and writing are weir-decode's; this folder reads the constant
 //! schema and options of a call, and owns JSON paths and schema inference.
-//! `json_tuple` gives a struct here, which a generator takes apart.
 
 mod from;
 mod infer;
@@ -18,20 +17,22 @@ use crate::conf::SqlConf;
 use crate::planned::{Arg, Planned, Session};
 
 /// The functions of this family, in lower case.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 9] = [
     "from_csv",
     "from_json",
     "get_json_object",
     "json_array_length",
     "json_object_keys",
-    "json_tuple_struct",
     "schema_of_csv",
     "schema_of_json",
     "to_csv",
     "to_json",
 ];
 
-/// Plans a call of one of `NAMES`; none for other names.
+/// One column of the generator `json_tuple`; SQL cannot call it.
+pub const TUPLE_FIELD: &str = "__json_tuple_field";
+
+/// Plans a call of one of `NAMES` or of `TUPLE_FIELD`; none for other names.
 pub fn plan(name: &str, args: &[Arg], conf: &SqlConf) -> Option<Result<Planned, Error>> {
     let session = match Session::new(conf) {
         Ok(session) => session,
@@ -43,11 +44,6 @@ pub fn plan(name: &str, args: &[Arg], conf: &SqlConf) -> Option<Result<Planned, 
 /// Builds the call of one of `NAMES` for the analyzer.
 pub(crate) fn build(analyzer: &crate::analyzer::Analyzer<'_>, name: &str, args: Vec<crate::analyzer::Typed>) -> Result<crate::analyzer::Typed, Error> {
     crate::planned::build(analyzer, plan, name, args)
-}
-
-/// The functions for a DataFusion session without Weir's analyzer.
-pub fn scalar_udfs(conf: &SqlConf) -> Vec<std::sync::Arc<datafusion::logical_expr::ScalarUDF>> {
-    crate::planned::udfs(&NAMES, plan, conf)
 }
 
 /// The name-value pairs of a constant map argument.

@@ -266,7 +266,6 @@ pub fn array_length(json: &str) -> Option<i32> {
     Some(count)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
