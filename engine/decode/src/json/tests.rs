@@ -286,4 +286,33 @@ proptest! {
             prop_assert!(decoder.flush().is_ok());
         }
     }
+
+    #[test]
+    fn shapes_that_are_known_change_nothing(first in record(), second in record(), at in any::<prop::sample::Index>(), byte in prop::sample::select(&b"\"\\,:{}[]0e. x\xc3"[..])) {
+        let fields = [("a", DataType::Int64), ("b", DataType::Utf8), ("c", object(&[("a", DataType::Float64), ("b", DataType::Date32)])), ("_corrupt_record", DataType::Utf8)];
+        let mut damaged = first.to_string().into_bytes();
+        let at = at.index(damaged.len());
+        damaged[at] = byte;
+        let (first, second) = (first.to_string(), second.to_string());
+        let records: [&[u8]; 6] = [first.as_bytes(), first.as_bytes(), &damaged, second.as_bytes(), &damaged, first.as_bytes()];
+        let together = decode(&fields, Origin::File, ParseMode::Permissive, &records);
+        let alone: Vec<RecordBatch> = records.iter().map(|r| decode(&fields, Origin::File, ParseMode::Permissive, &[r])).collect();
+        let alone = arrow::compute::concat_batches(&together.schema(), &alone).unwrap();
+        prop_assert_eq!(together, alone);
+    }
+
+    #[test]
+    fn values_that_fit_agree_with_arrow_json(rows in proptest::collection::vec((any::<Option<i64>>(), proptest::option::of("\\PC{0,12}"), any::<Option<bool>>(), proptest::collection::vec(any::<Option<i32>>(), 0..3)), 1..8), flip in any::<bool>()) {
+        let fields = [("a", DataType::Int64), ("b", DataType::Utf8), ("c", DataType::Boolean), ("d", list(DataType::Int32))];
+        let texts: Vec<String> = rows.iter().map(|(a, b, c, d)| {
+            if flip { serde_json::json!({"d": d, "c": c, "b": b, "a": a}) } else { serde_json::json!({"a": a, "b": b, "c": c, "d": d, "e": {"f": [1]}}) }.to_string()
+        }).collect();
+        let bytes: Vec<&[u8]> = texts.iter().map(|t| t.as_bytes()).collect();
+        let ours = decode(&fields, Origin::File, ParseMode::FailFast, &bytes);
+        let mut theirs = arrow::json::ReaderBuilder::new(schema(&fields)).build_decoder().unwrap();
+        for text in &bytes {
+            theirs.decode(text).unwrap();
+        }
+        prop_assert_eq!(Some(ours), theirs.flush().unwrap());
+    }
 }

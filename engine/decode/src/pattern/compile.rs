@@ -62,7 +62,7 @@ fn check_spark(pattern: &str, purpose: Purpose) -> Result<(), Reason> {
 
 /// Whether java.text.SimpleDateFormat would have taken the pattern.
 fn legacy_accepts(pattern: &str) -> bool {
-    pattern.matches('\'').count() % 2 == 0
+    pattern.matches('\'').count().is_multiple_of(2)
         && unquoted(pattern).flat_map(str::chars).filter(char::is_ascii_alphabetic).all(|letter| "GyYMLwWDdFEuaHkKhmsSzZX".contains(letter))
         && !unquoted(pattern).any(|part| part.contains("XXXX"))
 }
