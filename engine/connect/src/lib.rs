@@ -7,8 +7,8 @@
 
 pub mod console;
 pub mod delta;
-pub mod kafka;
 pub mod files;
+pub mod kafka;
 pub mod noop;
 pub mod open;
 pub mod options;

@@ -115,3 +115,39 @@ fn refused(findings: &[Finding]) -> Error {
 fn cannot_be(format: Format, role: &str) -> Error {
     Error::config("DATA_SOURCE_NOT_FOUND", format!("the format '{}' cannot be {role}", format.as_str()))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::testing::{sink_context, source_context};
+    use weir_core::ErrorClass;
+
+    fn map(options: &[(&str, &str)]) -> BTreeMap<String, String> {
+        options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[tokio::test]
+    async fn formats_open_and_bad_options_are_named() {
+        let (dir, context) = source_context();
+        let source = open_source("rate", &map(&[("rowsPerSecond", "3")]), None, context.clone()).await.unwrap();
+        assert_eq!(fixed_schema("rate").unwrap(), source.schema());
+        let path = dir.path().to_str().unwrap();
+        let source = open_source("text", &map(&[("path", path)]), None, context.clone()).await.unwrap();
+        assert!(source.description().starts_with("FileStreamSource[file:/"));
+        for (format, options) in [("rate", map(&[("rowsPerSecnd", "3")])), ("nope", map(&[])), ("json", map(&[])), ("console", map(&[]))] {
+            let error = open_source(format, &options, None, context.clone()).await.err().unwrap();
+            assert_eq!(error.class(), ErrorClass::Config);
+        }
+        let context = sink_context(dir.path(), uuid::Uuid::nil());
+        let schema = crate::rate::schema();
+        for format in ["console", "noop"] {
+            assert!(open_sink(format, &map(&[]), schema.clone(), &[], context.clone()).await.is_ok());
+        }
+        let out = dir.path().join("out");
+        let options = map(&[("path", out.to_str().unwrap())]);
+        let sink = open_sink("parquet", &options, schema.clone(), &["value".to_owned()], context.clone()).await.unwrap();
+        assert!(sink.description().starts_with("FileSink[file:/"));
+        assert!(open_sink("console", &map(&[]), schema, &["value".to_owned()], context).await.is_err());
+    }
+}

@@ -49,3 +49,46 @@ pub async fn open_table_with_conf(
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::testing::storage;
+    use arrow::util::pretty::pretty_format_batches;
+    use datafusion::physical_plan::collect;
+    use datafusion::prelude::SessionContext;
+
+    async fn table(format: &str, options: &[(&str, &str)]) -> Result<Arc<dyn TableProvider>> {
+        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        open_table(format, &options, None, &storage()).await
+    }
+
+    #[tokio::test]
+    async fn a_cached_plan_sees_new_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        std::fs::create_dir(dir.path().join("k=7")).unwrap();
+        std::fs::write(dir.path().join("k=7/a.json"), "{\"v\":1}\n{\"v\":2}\n").unwrap();
+        let session = SessionContext::new();
+        session.register_table("t", table("json", &[("path", path)]).await.unwrap()).unwrap();
+        let frame = session.sql("SELECT k, v FROM t WHERE v <> 2 ORDER BY v").await.unwrap();
+        let plan = frame.create_physical_plan().await.unwrap();
+        let print = async || {
+            // State of an earlier run must not be met again, so the plan is reset as the driver does.
+            let plan = datafusion::physical_plan::execution_plan::reset_plan_states(plan.clone()).unwrap();
+            let rows = collect(plan, session.task_ctx()).await.unwrap();
+            pretty_format_batches(&rows).unwrap().to_string().lines().skip(3).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(print().await[..1], ["| 7 | 1 |"]);
+        std::fs::write(dir.path().join("k=7/b.json"), "{\"v\":4}\n").unwrap();
+        assert_eq!(print().await[..2], ["| 7 | 1 |", "| 7 | 4 |"]);
+    }
+
+    #[tokio::test]
+    async fn refusals_name_what_is_wrong() {
+        assert_eq!(table("json", &[("path", "/no/such/folder")]).await.unwrap_err().condition(), "PATH_NOT_FOUND");
+        assert!(table("json", &[("path", "/tmp"), ("multiLin", "true")]).await.unwrap_err().message().contains("multiLine"));
+        assert!(table("avro", &[("path", "/tmp")]).await.is_err());
+    }
+}

@@ -254,3 +254,6 @@ impl<E: LogEntry> CompactibleLog<E> {
         is_compaction(id, self.interval)
     }
 }
+
+#[cfg(test)]
+mod tests;

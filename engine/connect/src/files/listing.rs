@@ -171,13 +171,17 @@ fn base_depth(location: &Location, options: &ListingOptions, storage: &Storage) 
 }
 
 async fn from_sink_log(location: &Location) -> Result<Option<Vec<FoundFile>>> {
-    let log = location.folder().child("_spark_metadata");
+    let folder = location.folder();
+    if folder.is_local() && std::path::Path::new(&format!("/{}", folder.prefix())).is_file() {
+        return Ok(None);
+    }
+    let log = folder.child("_spark_metadata");
     let objects = log.list().await?;
     let names: Vec<String> = objects.iter().filter_map(|object| object.location.filename()).map(str::to_owned).collect();
     let Some(latest) = names.iter().filter_map(|name| compactible::id_of(name)).max() else { return Ok(None) };
     let interval = compactible::interval_for(&names, 10);
     let from = ((latest + 1) / interval * interval).saturating_sub(1);
-    let root_depth = location.folder().prefix().parts_count();
+    let root_depth = folder.prefix().parts_count();
     let mut files = Vec::new();
     for id in from..=latest {
         let name = compactible::name_of(id, interval);
@@ -212,3 +216,6 @@ fn failed(location: &Location, error: object_store::Error) -> Error {
 pub fn path_not_found(path: &str) -> Error {
     Error::config("PATH_NOT_FOUND", format!("Path does not exist: {path}."))
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,9 @@
 //! Files are written under unique names and become visible when the batch's
 //! entry of `_spark_metadata` names them, created under the fence; a batch at or
 //! below the newest entry is skipped and its own files deleted (Spark's
-//! `FileStreamSink`). `_weir/owner` beside the log records the query, because
-//! another query's batches would be skipped without a word.
+//! `FileStreamSink`). `_weir/owner` beside the log records the query at its first
+//! commit, because another query's batches would be skipped without a word.
+//! Opening writes nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
 use weir_core::checkpoint::FencedLog;
 use weir_core::storage::{Created, Folder};
 use weir_core::{Error, Result, failpoint};
@@ -34,6 +36,8 @@ pub struct FileSink {
     spelling: UriSpelling,
     log: CompactibleLog<SinkFileStatus>,
     retention: Option<Duration>,
+    query_id: uuid::Uuid,
+    claimed: OnceCell<()>,
 }
 
 /// What `_weir/owner` holds.
@@ -44,7 +48,7 @@ struct Owner {
 }
 
 impl FileSink {
-    /// Checks options and columns, claims the folder for the query and opens the log.
+    /// Checks options, columns and the folder's owner, and opens the log.
     pub async fn open(format: &str, options: &Options, schema: SchemaRef, partition_by: &[String], context: &SinkContext) -> Result<Self> {
         let folder = context.storage.open(options.required(format, "path")?)?;
         let write = WriteOptions::parse(format, options, &context.conf)?;
@@ -56,7 +60,7 @@ impl FileSink {
             .map(|text| parse_time_string(text, TimeUnit::Milliseconds).map_err(|e| invalid("retention", text, &e)))
             .transpose()?;
         let log_settings = LogSettings::from_conf(&context.conf, "fileSink")?;
-        claim(&folder, context.query_id).await?;
+        check_owner(&folder, context.query_id).await?;
         let log = FencedLog::new(folder.child("_spark_metadata"), context.fence.clone());
         Ok(Self {
             format: format.to_owned(),
@@ -64,6 +68,8 @@ impl FileSink {
             spelling: UriSpelling::of(&folder),
             log: CompactibleLog::open(log, log_settings).await?,
             retention,
+            query_id: context.query_id,
+            claimed: OnceCell::new(),
             settings: Arc::new(WriteSettings {
                 folder,
                 data: data_schema,
@@ -100,8 +106,11 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Partition columns as (folder name, index), and the indexes of the others.
-fn columns(schema: &Schema, partition_by: &[String]) -> Result<(Vec<(String, usize)>, Vec<usize>)> {
+/// Folder names and indexes of the partition columns.
+type PartitionColumns = Vec<(String, usize)>;
+
+/// The partition columns, and the indexes of the others.
+fn columns(schema: &Schema, partition_by: &[String]) -> Result<(PartitionColumns, Vec<usize>)> {
     let find = |name: &String| {
         let exact = schema.fields().iter().position(|field| field.name() == name);
         exact.or_else(|| schema.fields().iter().position(|field| field.name().eq_ignore_ascii_case(name)))
@@ -134,33 +143,32 @@ fn columns(schema: &Schema, partition_by: &[String]) -> Result<(Vec<(String, usi
     Ok((partitions, data))
 }
 
+/// Refuses another query's folder; tells whether the folder has an owner.
+async fn check_owner(folder: &Folder, query_id: uuid::Uuid) -> Result<bool> {
+    let place = folder.child("_weir");
+    let Some(stored) = place.read("owner").await? else { return Ok(false) };
+    let owner: Owner = serde_json::from_slice(&stored).map_err(|e| {
+        Error::incompatible("DAMAGED_SINK_OWNER", format!("{}/owner is damaged: {e}; restore it, or write to a new path", place.url()))
+    })?;
+    if owner.query_id == query_id {
+        return Ok(true);
+    }
+    Err(Error::incompatible(
+        "SINK_OWNED_BY_ANOTHER_QUERY",
+        format!(
+            "the folder {} belongs to the query {}, and this is the query {query_id}: its batches would be taken for batches that are already there. Write to a new path, or use the checkpoint of the query {}",
+            folder.url(),
+            owner.query_id,
+            owner.query_id
+        ),
+    ))
+}
+
 /// Records the query as the folder's owner, or refuses another query's folder.
 async fn claim(folder: &Folder, query_id: uuid::Uuid) -> Result<()> {
-    let place = folder.child("_weir");
-    let own = Owner { query_id };
-    let body = serde_json::to_string(&own).map_err(|e| Error::config("INTERNAL_ERROR", e.to_string()))?;
+    let body = serde_json::to_string(&Owner { query_id }).map_err(|e| Error::config("INTERNAL_ERROR", e.to_string()))?;
     loop {
-        if let Some(stored) = place.read("owner").await? {
-            let owner: Owner = serde_json::from_slice(&stored).map_err(|e| {
-                Error::incompatible(
-                    "DAMAGED_SINK_OWNER",
-                    format!("{}/owner is damaged: {e}; restore it, or write to a new path", place.url()),
-                )
-            })?;
-            if owner.query_id == query_id {
-                return Ok(());
-            }
-            return Err(Error::incompatible(
-                "SINK_OWNED_BY_ANOTHER_QUERY",
-                format!(
-                    "the folder {} belongs to the query {}, and this is the query {query_id}: its batches would be taken for batches that are already there. Write to a new path, or use the checkpoint of the query {}",
-                    folder.url(),
-                    owner.query_id,
-                    owner.query_id
-                ),
-            ));
-        }
-        if place.create_new("owner", body.clone()).await? == Created::New {
+        if check_owner(folder, query_id).await? || folder.child("_weir").create_new("owner", body.clone()).await? == Created::New {
             return Ok(());
         }
     }
@@ -198,6 +206,7 @@ impl Sink for FileSink {
 
     async fn commit(&self, batch: &BatchId, parts: Vec<Written>) -> Result<Committed> {
         failpoint::hit("sink.commit.before")?;
+        self.claimed.get_or_try_init(|| claim(&self.settings.folder, self.query_id)).await?;
         if self.log.latest().await?.is_some_and(|latest| latest >= batch.batch) {
             self.discard(&parts, &[]).await?;
             return Ok(Committed::Before);

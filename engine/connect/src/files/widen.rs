@@ -7,8 +7,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StringBuilder, StructArray, new_null_array};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, PrimitiveArray, StringBuilder, StructArray, new_null_array};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Fields, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType,
+};
 
 /// The column as `to`, or nothing when the types do not go together.
 pub fn widen(array: &ArrayRef, to: &DataType) -> Option<ArrayRef> {
@@ -39,9 +42,23 @@ pub fn widen(array: &ArrayRef, to: &DataType) -> Option<ArrayRef> {
             }
             Some(Arc::new(strings.finish()))
         }
+        (DataType::Timestamp(..), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
+            Some(Arc::new(micros(array)?.with_timezone_opt(zone.clone())) as ArrayRef)
+        }
         (from, to) if is_wider(from, to) => arrow::compute::cast(array, to).ok(),
         _ => None,
     }
+}
+
+/// Timestamps of any unit in microseconds; parts of one are cut towards the past.
+fn micros(array: &ArrayRef) -> Option<PrimitiveArray<TimestampMicrosecondType>> {
+    let DataType::Timestamp(unit, _) = array.data_type() else { return None };
+    Some(match unit {
+        TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().unary(|nanos| nanos.div_euclid(1000)),
+        TimeUnit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().clone(),
+        TimeUnit::Millisecond => array.as_primitive::<TimestampMillisecondType>().unary(|millis| millis.saturating_mul(1000)),
+        TimeUnit::Second => array.as_primitive::<TimestampSecondType>().unary(|seconds| seconds.saturating_mul(1_000_000)),
+    })
 }
 
 fn widen_struct(array: &StructArray, fields: &Fields) -> Option<ArrayRef> {
@@ -74,8 +91,7 @@ fn is_wider(from: &DataType, to: &DataType) -> bool {
         | (Float32, Float64)
         | (LargeUtf8 | Utf8View, Utf8)
         | (Utf8 | LargeBinary | FixedSizeBinary(_), Binary)
-        | (Date32, Timestamp(_, None))
-        | (Timestamp(..), Timestamp(..)) => true,
+        | (Date32, Timestamp(_, None)) => true,
         (Int8 | Int16 | Int32, Decimal128(precision, scale)) => i16::from(*precision) - i16::from(*scale) >= 10,
         (Int64 | UInt32, Decimal128(precision, scale)) => i16::from(*precision) - i16::from(*scale) >= 20,
         (UInt64, Decimal128(20.., 0)) => true,
@@ -104,11 +120,9 @@ pub fn plain(data_type: &DataType) -> Option<DataType> {
         LargeBinary | FixedSizeBinary(_) => Binary,
         Decimal32(precision, scale) | Decimal64(precision, scale) => Decimal128(*precision, *scale),
         Timestamp(_, Some(_)) => Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        // INT96, which holds instants, comes as nanoseconds without a zone.
-        Timestamp(TimeUnit::Nanosecond, None) => Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         Timestamp(_, None) => Timestamp(TimeUnit::Microsecond, None),
         List(item) | LargeList(item) => List(Arc::new(Field::new_list_field(plain(item.data_type())?, true))),
-        Struct(fields) => Struct(fields.iter().map(|field| plain_field(field)).collect::<Option<Fields>>()?),
+        Struct(fields) => Struct(fields.iter().map(plain_field).collect::<Option<Fields>>()?),
         Map(entries, _) => {
             let Struct(fields) = entries.data_type() else { return None };
             let key = Field::new("key", plain(fields.first()?.data_type())?, false);
@@ -117,6 +131,19 @@ pub fn plain(data_type: &DataType) -> Option<DataType> {
         }
         _ => return None,
     })
+}
+
+/// The type with nanoseconds without a zone, which is how INT96 comes, as
+/// instants: they hold years that nanoseconds cannot.
+pub fn int96_as_instants(data_type: &DataType) -> DataType {
+    let renamed = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(int96_as_instants(field.data_type())));
+    match data_type {
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        DataType::List(item) => DataType::List(renamed(item)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(renamed).collect()),
+        DataType::Map(entries, sorted) => DataType::Map(renamed(entries), *sorted),
+        other => other.clone(),
+    }
 }
 
 fn plain_field(field: &FieldRef) -> Option<Field> {

@@ -61,7 +61,7 @@ impl<'a> Inferred<'a> {
                 Some(Token::Bare(text) | Token::Quoted(text)) if header && !text.is_empty() => text.to_owned(),
                 _ => format!("_c{at}"),
             };
-            let names: Vec<String> = (0..self.tokens.len()).map(name).collect();
+            let names: Vec<String> = (0..self.tokens.count()).map(name).collect();
             self.types = vec![Type::Null; names.len()];
             self.names = Some(unique(names));
         }

@@ -343,3 +343,6 @@ impl PartitionReader for FilePartition {
         sum
     }
 }
+
+#[cfg(test)]
+mod tests;

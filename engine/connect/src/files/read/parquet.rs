@@ -18,14 +18,15 @@ use futures::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ArrowReaderOptions;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
+use parquet::basic::{LogicalType, TimeUnit as ParquetUnit, Type as PhysicalType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use weir_core::{Error, Result};
 
 use super::{FileReader, FileScan, FileTask, corrupt_file, internal, read_failed};
-use crate::files::widen::widen;
+use crate::files::widen::{int96_as_instants, widen};
 use crate::source::ReadCounters;
 
 /// An object that parquet reads ranges of.
@@ -82,10 +83,22 @@ pub fn parquet_failed(uri: &str, error: ParquetError) -> Error {
 
 /// Begins to read a file's footer.
 pub async fn builder(store: &Arc<dyn ObjectStore>, path: &Path, uri: &str) -> Result<ParquetRecordBatchStreamBuilder<ObjectReader>> {
-    let reader = ObjectReader::open(store, path, uri).await?;
+    let mut reader = ObjectReader::open(store, path, uri).await?;
     // Types come from parquet's own schema, so that all writers' files read alike.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    ParquetRecordBatchStreamBuilder::new_with_options(reader, options).await.map_err(|e| parquet_failed(uri, e))
+    let footer = ArrowReaderMetadata::load_async(&mut reader, options).await.map_err(|e| parquet_failed(uri, e))?;
+    let columns = footer.parquet_schema().columns();
+    let has_int96 = columns.iter().any(|column| column.physical_type() == PhysicalType::INT96);
+    let has_nanos =
+        columns.iter().any(|column| matches!(column.logical_type_ref(), Some(LogicalType::Timestamp(of)) if of.unit == ParquetUnit::NANOS));
+    if !has_int96 || has_nanos {
+        return Ok(ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer));
+    }
+    let fields = footer.schema().fields().iter().map(|field| field.as_ref().clone().with_data_type(int96_as_instants(field.data_type())));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let options = ArrowReaderOptions::new().with_schema(schema);
+    let footer = ArrowReaderMetadata::try_new(footer.metadata().clone(), options).map_err(|e| parquet_failed(uri, e))?;
+    Ok(ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer))
 }
 
 struct ParquetReader {

@@ -66,6 +66,7 @@ pub async fn open(
         decoder,
         max_rows: scan.max_rows,
         max_bytes: scan.max_bytes,
+        rest: None,
         state: if empty_is_a_record { State::WholeFile } else { State::Reading },
         uri: task.uri.clone(),
     }))
@@ -85,13 +86,25 @@ struct TextReader {
     decoder: Box<dyn RowDecoder>,
     max_rows: usize,
     max_bytes: usize,
+    /// Rows that were decoded and not handed out.
+    rest: Option<RecordBatch>,
     state: State,
     uri: String,
 }
 
 impl TextReader {
     fn is_full(&self) -> bool {
-        self.decoder.rows() >= self.max_rows || self.decoder.memory() >= self.max_bytes
+        let rows = self.decoder.rows();
+        rows >= self.max_rows || (rows > 0 && self.decoder.memory() >= self.max_bytes)
+    }
+
+    /// A record may be many rows (an array in JSON): what is too much waits.
+    fn slice(&mut self, batch: RecordBatch) -> RecordBatch {
+        let taken = batch.num_rows().min(self.max_rows);
+        if taken < batch.num_rows() {
+            self.rest = Some(batch.slice(taken, batch.num_rows() - taken));
+        }
+        batch.slice(0, taken)
     }
 
     /// Decodes what the frame holds; true when the slice is full.
@@ -117,11 +130,19 @@ impl TextReader {
 impl FileReader for TextReader {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            if let Some(batch) = self.rest.take() {
+                return Ok(Some(self.slice(batch)));
+            }
             if self.decode_framed()? {
-                return self.decoder.flush().map(Some);
+                self.rest = Some(self.decoder.flush()?);
+                continue;
             }
             if self.state == State::Ended {
-                return if self.decoder.rows() > 0 { self.decoder.flush().map(Some) } else { Ok(None) };
+                if self.decoder.rows() == 0 {
+                    return Ok(None);
+                }
+                self.rest = Some(self.decoder.flush()?);
+                continue;
             }
             if self.framer.is_overfull() {
                 return Err(corrupt_file(&self.uri, "a record is larger than 256 MiB"));

@@ -119,7 +119,11 @@ async fn a_recorded_batch_is_skipped_and_leaves_no_file() {
 #[tokio::test]
 async fn another_query_is_refused() {
     let world = World::new();
-    world.open("json", &[], &[]).await;
+    let late = world.open_as(uuid::Uuid::new_v4(), "json", &[], &[]).await.unwrap();
+    let sink = world.open("json", &[], &[]).await;
+    assert!(!world.out().exists(), "opening writes nothing");
+    run(&sink, &world.id(0), &[Some("a")]).await;
+    assert_eq!(late.commit(&world.id(1), Vec::new()).await.unwrap_err().class(), ErrorClass::Incompatible);
     let error = world.open_as(uuid::Uuid::new_v4(), "json", &[], &[]).await.err().unwrap();
     assert_eq!((error.class(), error.condition()), (ErrorClass::Incompatible, "SINK_OWNED_BY_ANOTHER_QUERY"));
     assert!(error.message().contains("Write to a new path"));
@@ -181,6 +185,7 @@ async fn a_failed_write_is_retryable_and_leaves_nothing() {
     let world = World::new();
     let sink = world.open("json", &[], &["k"]).await;
     // A file stands where the folder should be.
+    std::fs::create_dir_all(world.out()).unwrap();
     std::fs::write(world.out().join("k=b"), "").unwrap();
     let mut writer = sink.writer(&world.id(0), 0).await.unwrap();
     writer.write(rows(&[Some("a"), Some("b")])).await.unwrap();

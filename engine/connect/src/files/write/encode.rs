@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression as ParquetCompression, ZstdLevel};
+use parquet::basic::{Compression as ParquetCompression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use weir_core::{Error, Result};
 use weir_decode::{DecodeError, JsonWriteOptions, JsonWriter};
@@ -204,7 +204,8 @@ struct ParquetEncoder {
 impl ParquetEncoder {
     fn new(compression: Compression, data: &SchemaRef) -> Result<Self> {
         let compression = match compression {
-            Compression::Plain | Compression::Gzip => ParquetCompression::UNCOMPRESSED,
+            Compression::Plain => ParquetCompression::UNCOMPRESSED,
+            Compression::Gzip => ParquetCompression::GZIP(GzipLevel::default()),
             Compression::Snappy => ParquetCompression::SNAPPY,
             Compression::Zstd => ParquetCompression::ZSTD(ZstdLevel::default()),
         };

@@ -157,9 +157,9 @@ fn compression(format: &WriteFormat, options: &Options, conf: &BTreeMap<String, 
     match (asked.to_ascii_lowercase().as_str(), is_parquet) {
         ("none" | "uncompressed", _) => Ok(Compression::Plain),
         ("zstd", _) => Ok(Compression::Zstd),
-        ("gzip", false) => Ok(Compression::Gzip),
+        ("gzip", _) => Ok(Compression::Gzip),
         ("snappy", true) => Ok(Compression::Snappy),
-        (_, true) => Err(invalid("compression", asked, "must be one of none, uncompressed, snappy, zstd")),
+        (_, true) => Err(invalid("compression", asked, "must be one of none, uncompressed, snappy, gzip, zstd")),
         (_, false) => Err(invalid("compression", asked, "must be one of none, uncompressed, gzip, zstd")),
     }
 }

@@ -102,7 +102,7 @@ impl CsvDecoder {
         if self.options.names == HeaderNames::Ignored {
             return Ok(());
         }
-        let header: Vec<&str> = (0..self.fields.len())
+        let header: Vec<&str> = (0..self.fields.count())
             .filter_map(|at| match self.fields.get(at) {
                 Some(Field::Bare(text) | Field::Quoted(text)) => Some(text),
                 _ => None,
@@ -122,7 +122,7 @@ impl CsvDecoder {
     }
 
     /// The text of a field, or none for null.
-    fn value<'a>(&'a self, at: usize) -> Option<&'a str> {
+    fn value(&self, at: usize) -> Option<&str> {
         let text = match self.fields.get(at)? {
             Field::Skipped => return None,
             Field::Bare("") => self.options.null_value.as_str(),
@@ -133,7 +133,7 @@ impl CsvDecoder {
     }
 
     fn append(&mut self) -> Quality {
-        let count = self.fields.len();
+        let count = self.fields.count();
         let mut quality = Quality::Good;
         if self.check_count && count != self.names.len() {
             quality = Quality::Malformed(format!("it has {count} fields, the schema has {}", self.names.len()));
@@ -180,7 +180,7 @@ impl CsvDecoder {
             return Ok(());
         }
         self.fields.split(record, &self.options.rules);
-        if self.fields.len() > self.options.max_columns {
+        if self.fields.count() > self.options.max_columns {
             let most = self.options.max_columns;
             return Err(corrupt_file(&self.uri, format!("a record has more than {most} columns; raise the option maxColumns")));
         }

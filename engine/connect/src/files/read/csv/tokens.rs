@@ -85,7 +85,7 @@ pub struct Fields {
 
 impl Fields {
     /// Number of fields.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.spans.len()
     }
 
@@ -330,7 +330,7 @@ mod tests {
         let rules = TokenRules { quotes, escape_escape: Some(b'\\'), leading: blanks, trailing: blanks, unescaped };
         let mut fields = Fields::default();
         fields.split(record, &rules);
-        (0..fields.len())
+        (0..fields.count())
             .map(|at| match fields.get(at) {
                 Some(Field::Bare(text)) => text.to_owned(),
                 Some(Field::Quoted(text)) => format!("Q{text}"),

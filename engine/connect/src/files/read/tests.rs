@@ -1,0 +1,162 @@
+//! Files to rows: slices, modes, damaged and missing files.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+
+use arrow::datatypes::{DataType, TimeUnit};
+use proptest::prelude::*;
+use weir_decode::time::Zone;
+
+use super::*;
+use crate::options::Options;
+use crate::render::{Purpose, render};
+use crate::testing::storage;
+
+fn schema(fields: &[(&str, DataType)]) -> FileSchema {
+    FileSchema::new(fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect(), Vec::new(), None)
+}
+
+fn two_strings() -> FileSchema {
+    schema(&[("a", DataType::Utf8), ("b", DataType::Utf8)])
+}
+
+async fn read(
+    format: &str,
+    options: &[(&str, &str)],
+    schema: FileSchema,
+    files: &[(&str, &[u8])],
+    scan: Scan,
+    conf: &[(&str, &str)],
+) -> Result<Vec<Vec<String>>> {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = storage().open(dir.path().to_str().unwrap()).unwrap();
+    let conf: BTreeMap<String, String> = conf.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let options = FormatOptions::parse(format, &Options::new(options.iter().copied()), &conf)?;
+    let settings = Arc::new(ReadSettings::new(options, schema, folder.store().clone(), &conf)?);
+    let mut tasks = Vec::new();
+    for (name, content) in files {
+        if *content != b"missing" {
+            std::fs::write(dir.path().join(name), content).unwrap();
+        }
+        tasks.push(FileTask { path: folder.path_of(name), uri: (*name).to_owned(), root_depth: usize::MAX, modified_ms: 0 });
+    }
+    let mut slices = Vec::new();
+    for mut reader in partition_readers(&settings, tasks, &scan, 4)? {
+        while let Some(batch) = reader.next().await? {
+            assert!(batch.num_rows() > 0 && batch.num_rows() <= scan.max_rows);
+            slices.push((0..batch.num_rows()).map(|row| text(&batch, row)).collect());
+        }
+    }
+    Ok(slices)
+}
+
+fn text(batch: &RecordBatch, row: usize) -> String {
+    let mut out = String::new();
+    for (at, column) in batch.columns().iter().enumerate() {
+        out.push_str(if at > 0 { "|" } else { "" });
+        render(column.as_ref(), row, &Zone::utc(), Purpose::Show, &mut out);
+    }
+    out
+}
+
+fn all(max_rows: usize) -> Scan {
+    Scan { columns: vec![0, 1], max_rows, max_bytes: 1 << 20 }
+}
+
+async fn csv(options: &[(&str, &str)], schema: FileSchema, content: &str) -> Result<Vec<String>> {
+    let columns = (0..schema.table.fields().len()).collect();
+    let scan = Scan { columns, ..all(100) };
+    read("csv", options, schema, &[("x.csv", content.as_bytes())], scan, &[]).await.map(|slices| slices.concat())
+}
+
+// Every case was run through Spark 4.2.
+#[tokio::test]
+async fn csv_rows_are_sparks() {
+    assert_eq!(csv(&[], two_strings(), "\"abc,2\nd,e\n").await.unwrap(), ["abc,2|NULL", "d|e"]);
+    assert_eq!(csv(&[("multiLine", "true")], two_strings(), "\"x\r\ny\",2\nd,e\n").await.unwrap(), ["x\ny|2", "d|e"]);
+    assert_eq!(csv(&[("nullValue", "-")], two_strings(), "\"\",\n-,x\n").await.unwrap(), ["|NULL", "NULL|x"]);
+    assert_eq!(csv(&[("emptyValue", "E")], two_strings(), "\"\",\n-,x\n").await.unwrap(), ["E|NULL", "-|x"]);
+    let corrupt = schema(&[("a", DataType::Utf8), ("b", DataType::Utf8), ("_corrupt_record", DataType::Utf8)]);
+    assert_eq!(csv(&[], corrupt, "1\n2,3,4\n5,6\n").await.unwrap(), ["1|NULL|1", "2|3|2,3,4", "5|6|NULL"]);
+    assert_eq!(csv(&[("mode", "DROPMALFORMED")], two_strings(), "1\n2,3,4\n5,6\n").await.unwrap(), ["5|6"]);
+    assert!(csv(&[("mode", "FAILFAST")], two_strings(), "1\n").await.is_err());
+    assert_eq!(csv(&[("comment", "#")], two_strings(), "#c\na,b\n\n  \nx,y\n").await.unwrap(), ["a|b", "x|y"]);
+    assert_eq!(csv(&[("sep", "||")], two_strings(), "a||b\nc||\"d||e\"\n").await.unwrap(), ["a|b", "c|d||e"]);
+    assert_eq!(csv(&[("sep", "\\t")], two_strings(), "a\tb\n").await.unwrap(), ["a|b"]);
+    assert_eq!(csv(&[("header", "true")], two_strings(), "\nk,v\na,1\n").await.unwrap(), ["a|1"]);
+    assert!(csv(&[("header", "true"), ("enforceSchema", "false")], two_strings(), "x,v\na,1\n").await.is_err());
+    assert_eq!(csv(&[], two_strings(), "\u{feff}a,b\n").await.unwrap(), ["a|b"]);
+    assert_eq!(csv(&[("lineSep", ";")], two_strings(), "a,b;c,d;").await.unwrap(), ["a|b", "c|d"]);
+    let numbers = schema(&[("a", DataType::Int32), ("b", DataType::Float64)]);
+    let found = csv(&[], numbers, "+5,1.5\n  7,NaN\n0x1,Inf\n8,-Inf\n12345678901,1e3\n4, 2\n").await.unwrap();
+    assert_eq!(found, ["5|1.5", "NULL|NaN", "NULL|Infinity", "8|-Infinity", "NULL|1000.0", "4|2.0"]);
+    let times = schema(&[("a", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))), ("b", DataType::Decimal128(5, 2))]);
+    let found = csv(&[], times, "2024-01-01T10:00:00Z,1.005\n2024-01-01,99999\n2024,1e2\n").await.unwrap();
+    assert_eq!(found, ["2024-01-01 10:00:00|1.01", "2024-01-01 00:00:00|NULL", "2024-01-01 00:00:00|100.00"]);
+}
+
+#[tokio::test]
+async fn a_pruned_scan_does_not_count_fields() {
+    let scan = Scan { columns: vec![0], ..all(100) };
+    let found = read("csv", &[("mode", "DROPMALFORMED")], two_strings(), &[("x.csv", b"1\n2,3,4\n")], scan, &[]).await.unwrap();
+    assert_eq!(found.concat(), ["1", "2"]);
+    let scan = Scan { columns: vec![], ..all(100) };
+    let found = read("json", &[], two_strings(), &[("x.json", b"{}\n{}\n")], scan, &[]).await.unwrap();
+    assert_eq!(found.concat().len(), 2);
+}
+
+#[tokio::test]
+async fn multi_line_json_and_whole_text() {
+    let found =
+        read("json", &[("multiLine", "true")], two_strings(), &[("x.json", b"[{\"a\":\"1\",\n\"b\":\"2\"},{\"a\":\"3\"}]")], all(10), &[])
+            .await
+            .unwrap();
+    assert_eq!(found.concat(), ["1|2", "3|NULL"]);
+    let value = schema(&[("value", DataType::Utf8)]);
+    let scan = Scan { columns: vec![0], ..all(10) };
+    let found = read("text", &[("wholetext", "true")], value, &[("x", b"a\nb\n"), ("y", b"")], scan, &[]).await.unwrap();
+    assert_eq!(found.concat(), ["a\nb\n", ""]);
+}
+
+#[tokio::test]
+async fn damaged_and_missing_files_fail_unless_ignored() {
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    (0..20_000u32).for_each(|n| writeln!(gz, "{{\"a\":\"{}\"}}", n.wrapping_mul(2_654_435_761)).unwrap());
+    let mut gz = gz.finish().unwrap();
+    gz.truncate(gz.len() / 2);
+    let files: [(&str, &[u8]); 3] = [("x.json.gz", &gz), ("y.json", b"missing"), ("z.json", b"{\"a\":\"last\"}")];
+    let error = read("json", &[], two_strings(), &files, all(1000), &[]).await.unwrap_err();
+    assert_eq!(error.condition(), CORRUPT_FILE);
+    let corrupt = ("spark.sql.files.ignoreCorruptFiles", "true");
+    let error = read("json", &[], two_strings(), &files, all(1000), &[corrupt]).await.unwrap_err();
+    assert_eq!(error.condition(), FILE_NOT_EXIST);
+    let missing = ("spark.sql.files.ignoreMissingFiles", "true");
+    let found = read("json", &[], two_strings(), &files, all(1000), &[corrupt, missing]).await.unwrap();
+    assert_eq!(found.last().unwrap(), &["last|NULL"]);
+    assert!(found.len() > 1, "rows before the damage are kept");
+}
+
+#[tokio::test]
+async fn huge_records_make_small_slices() {
+    let line = format!("{{\"a\":\"{}\"}}\n", "x".repeat(100_000));
+    let scan = Scan { max_bytes: 150_000, ..all(1000) };
+    let found = read("json", &[], two_strings(), &[("x.json", line.repeat(10).as_bytes())], scan, &[]).await.unwrap();
+    assert_eq!(found.len(), 5);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn slices_never_change_rows(content in "([ab1\",\\\\\n\r{}: ]|\\{\"a\":\"1\"\\}\n|\\[\\{\\},\\{\\},\\{\\}\\]\n){0,60}", max_rows in 1usize..5, max_bytes in 1usize..40) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for (format, options) in [("json", vec![]), ("csv", vec![]), ("csv", vec![("multiLine", "true")])] {
+                let files = [("x", content.as_bytes())];
+                let whole = read(format, &options, two_strings(), &files, all(10_000), &[]).await.unwrap();
+                let scan = Scan { max_bytes, ..all(max_rows) };
+                let sliced = read(format, &options, two_strings(), &files, scan, &[]).await.unwrap();
+                assert_eq!(whole.concat(), sliced.concat());
+            }
+        });
+    }
+}
