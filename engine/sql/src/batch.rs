@@ -41,9 +41,6 @@ pub async fn run_batch_sql_at(
     let plan = state.optimize(&plan).map_err(from_planning)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
     let batches = collect(physical, state.task_ctx()).await.map_err(from_datafusion)?;
-    let batches = batches
-        .into_iter()
-        .map(|b| named(b, &schema).map_err(from_datafusion))
-        .collect::<Result<Vec<_>>>()?;
+    let batches = batches.into_iter().map(|b| named(b, &schema).map_err(from_datafusion)).collect::<Result<Vec<_>>>()?;
     Ok((schema, batches))
 }

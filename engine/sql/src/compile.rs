@@ -4,13 +4,13 @@
 //! are used in which order and with which columns, and whether the plan may run
 //! in the output mode. `CompiledQuery::lane` makes one independent copy to run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::tree_node::{TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::execution_props::ExecutionProps;
@@ -22,7 +22,7 @@ use weir_core::{Error, Result};
 use crate::analyzer::{Analyzer, Catalog, OutputMode, ParsedObservation, Relation, Table, check};
 use crate::conf::SqlConf;
 use crate::error::from_planning;
-use crate::exec::{BatchTime, Lane, ObservedPartial, Observer, StaticTable, StreamTable, merge_observed, optimize};
+use crate::exec::{BatchTime, Lane, Observer, StaticTable, StreamTable, optimize};
 use crate::functions::nested::to_canonical;
 use crate::parser::{parse_expression, parse_query};
 use crate::types::{SPARK_TYPE_KEY, canonical_schema};
@@ -97,8 +97,8 @@ pub fn compile(
     let mut tables = Vec::new();
     let mut schemas: Vec<SchemaRef> = Vec::new();
     for (index, stream) in streams.iter().enumerate() {
-        let schema = canonical_schema(&stream.schema)
-            .map_err(|e| Error::config("UNSUPPORTED_DATATYPE", format!("source {}: {e}", stream.name)))?;
+        let schema =
+            canonical_schema(&stream.schema).map_err(|e| Error::config("UNSUPPORTED_DATATYPE", format!("source {}: {e}", stream.name)))?;
         let schema = Arc::new(schema);
         schemas.push(Arc::clone(&schema));
         let provider = Arc::new(StreamTable { index, schema });
@@ -136,16 +136,7 @@ pub fn compile(
     let (plan, schema) = finished(relation)?;
     let plan = optimize(conf, &plan)?;
     let required = required_columns(&plan, &schemas)?;
-    Ok(CompiledQuery(Arc::new(Compiled {
-        conf: conf.clone(),
-        plan,
-        schema,
-        observers,
-        has_statics,
-        required,
-        streams: schemas,
-        order,
-    })))
+    Ok(CompiledQuery(Arc::new(Compiled { conf: conf.clone(), plan, schema, observers, has_statics, required, streams: schemas, order })))
 }
 
 /// Parses views and observations.
@@ -158,15 +149,10 @@ pub(crate) fn catalog(tables: Vec<Table>, text: &QueryText) -> Result<Catalog> {
     for observation in &text.observe {
         let mut metrics = Vec::new();
         for (name, expr) in &observation.metrics {
-            let expr = parse_expression(expr)
-                .map_err(|e| e.context(format!("observation {}, metric {name}", observation.name)))?;
+            let expr = parse_expression(expr).map_err(|e| e.context(format!("observation {}, metric {name}", observation.name)))?;
             metrics.push((name.clone(), expr));
         }
-        observations.push(ParsedObservation {
-            name: observation.name.clone(),
-            view: observation.view.clone(),
-            metrics,
-        });
+        observations.push(ParsedObservation { name: observation.name.clone(), view: observation.view.clone(), metrics });
     }
     Ok(Catalog { tables, views, observations })
 }
@@ -211,12 +197,7 @@ fn required_columns(plan: &LogicalPlan, streams: &[SchemaRef]) -> Result<Vec<Vec
 
 /// A physical expression over a schema, outside of any plan.
 pub(crate) fn physical_expr(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
-    datafusion::physical_expr::create_physical_expr(
-        expr,
-        schema,
-        &ExecutionProps::new(),
-        &PhysicalPlanningContext::default(),
-    )
+    datafusion::physical_expr::create_physical_expr(expr, schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
 }
 
 impl Compiled {
@@ -226,11 +207,7 @@ impl Compiled {
         if input.num_columns() != columns.len() {
             return Err(Error::config(
                 "WEIR_WRONG_COLUMNS",
-                format!(
-                    "a slice has {} columns, the plan requires {} (see required_columns)",
-                    input.num_columns(),
-                    columns.len()
-                ),
+                format!("a slice has {} columns, the plan requires {} (see required_columns)", input.num_columns(), columns.len()),
             ));
         }
         let schema = self.streams[stream].project(columns).map_err(|e| from_planning(e.into()))?;
@@ -285,10 +262,5 @@ impl CompiledQuery {
     /// An independent copy to run on one thread.
     pub fn lane(&self) -> Result<Lane> {
         Lane::new(Arc::clone(&self.0))
-    }
-
-    /// Merges what the lanes observed in a batch: metrics by observation name.
-    pub fn merge_observed(&self, parts: &[ObservedPartial]) -> Result<BTreeMap<String, serde_json::Value>> {
-        merge_observed(&self.0.observers, parts, &self.0.conf)
     }
 }

@@ -207,11 +207,7 @@ pub fn parse_duration(text: &str) -> Option<i64> {
 
 /// `INTERVAL '1 02:03:04' DAY TO SECOND`.
 pub fn format(value: i64, first: Unit, last: Unit) -> String {
-    let units = if first == last {
-        first.name().to_owned()
-    } else {
-        format!("{} TO {}", first.name(), last.name())
-    };
+    let units = if first == last { first.name().to_owned() } else { format!("{} TO {}", first.name(), last.name()) };
     format!("INTERVAL '{}' {units}", body(value, first, last))
 }
 

@@ -197,14 +197,11 @@ pub(crate) fn build(
     name: &str,
     args: Vec<crate::analyzer::Typed>,
 ) -> Result<crate::analyzer::Typed, Error> {
-    let described: Vec<Arg> =
-        args.iter().map(|arg| Arg { data_type: arg.ty.clone(), value: constant(&arg.expr) }).collect();
+    let described: Vec<Arg> = args.iter().map(|arg| Arg { data_type: arg.ty.clone(), value: constant(&arg.expr) }).collect();
     let planned = planner(name, &described, analyzer.conf)
         .unwrap_or_else(|| Err(Error::config("UNRESOLVED_ROUTINE", format!("`{name}` is not a function of this family"))))?;
     let shown = shown(name, &args);
-    let args = (args.into_iter().zip(&planned.args))
-        .map(|(arg, wanted)| analyzer.cast(arg, wanted))
-        .collect::<Result<Vec<_>, Error>>()?;
+    let args = (args.into_iter().zip(&planned.args)).map(|(arg, wanted)| analyzer.cast(arg, wanted)).collect::<Result<Vec<_>, Error>>()?;
     let kernel = Arc::clone(&planned.kernel);
     let mut call = analyzer.call(name, planned.key, planned.result, &args, move |rows: Rows<'_>| kernel(rows));
     call.fallible |= planned.may_fail;
@@ -222,7 +219,7 @@ fn shown(name: &str, args: &[crate::analyzer::Typed]) -> Option<String> {
         ("from_unixtime", 1) | ("unix_timestamp" | "to_unix_timestamp", 1) => (list(args), ", yyyy-MM-dd HH:mm:ss"),
         ("months_between", 2) => (list(args), ", true"),
         ("dateadd" | "date_add", 3) => return Some(format!("timestampadd({})", list(args))),
-        ("datediff" | "date_diff", 3) => return Some(format!("timestampdiff({})", list(args))),
+        ("datediff" | "date_diff" | "timediff", 3) => return Some(format!("timestampdiff({})", list(args))),
         ("window", _) => return Some("window".to_owned()),
         _ => return None,
     };
@@ -232,9 +229,9 @@ fn shown(name: &str, args: &[crate::analyzer::Typed]) -> Option<String> {
 /// The value of an expression without columns, if it has one.
 fn constant(expr: &datafusion::logical_expr::Expr) -> Option<ScalarValue> {
     use datafusion::common::DFSchema;
+    use datafusion::logical_expr::Expr;
     use datafusion::logical_expr::execution_props::ExecutionProps;
     use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-    use datafusion::logical_expr::Expr;
     if let Expr::Literal(value, _) = expr {
         return Some(value.clone());
     }
@@ -242,7 +239,8 @@ fn constant(expr: &datafusion::logical_expr::Expr) -> Option<ScalarValue> {
         return None;
     }
     let props = ExecutionProps::new();
-    let physical = datafusion::physical_expr::create_physical_expr(expr, &DFSchema::empty(), &props, &PhysicalPlanningContext::default()).ok()?;
+    let physical =
+        datafusion::physical_expr::create_physical_expr(expr, &DFSchema::empty(), &props, &PhysicalPlanningContext::default()).ok()?;
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
     let schema = Arc::new(arrow::datatypes::Schema::empty());
     let one_row = arrow::array::RecordBatch::try_new_with_options(schema, vec![], &options).ok()?;

@@ -176,13 +176,14 @@ pub fn quoted_type(data_type: &DataType) -> String {
     format!("\"{}\"", spark_type_name(data_type).to_uppercase())
 }
 
-/// Every column of a schema with its canonical type.
+/// Every column of a schema with its canonical type, nullable as everything that
+/// Spark reads from a stream.
 pub fn canonical_schema(schema: &Schema) -> Result<Schema, String> {
     let mut fields = Vec::with_capacity(schema.fields().len());
     for field in schema.fields() {
         let data_type = canonical(field.data_type())
             .ok_or_else(|| format!("column {} has type {}, which Spark SQL does not have", field.name(), field.data_type()))?;
-        fields.push(Field::new(field.name(), data_type, field.is_nullable()));
+        fields.push(Field::new(field.name(), data_type, true));
     }
     Ok(Schema::new(fields))
 }

@@ -13,10 +13,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 /// What a kernel is called with.
 pub struct Rows<'a> {
@@ -112,22 +109,12 @@ impl ScalarUDFImpl for SparkFn {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let scalar = !args.args.is_empty()
-            && args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
+        let scalar = !args.args.is_empty() && args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let len = if scalar { 1 } else { args.number_rows };
-        let arrays = args
-            .args
-            .iter()
-            .map(|a| a.to_array(len))
-            .collect::<Result<Vec<_>>>()?;
+        let arrays = args.args.iter().map(|a| a.to_array(len)).collect::<Result<Vec<_>>>()?;
         let result = (self.kernel)(Rows { args: &arrays, len })?;
         if result.data_type() != &self.result {
-            return Err(DataFusionError::Internal(format!(
-                "{} returned {} instead of {}",
-                self.name,
-                result.data_type(),
-                self.result
-            )));
+            return Err(DataFusionError::Internal(format!("{} returned {} instead of {}", self.name, result.data_type(), self.result)));
         }
         if scalar {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?));

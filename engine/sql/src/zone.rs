@@ -28,10 +28,7 @@ impl SessionZone {
         if text == "Z" {
             return Some(Self::UTC);
         }
-        let offset = ["UTC", "GMT", "UT"]
-            .iter()
-            .find_map(|p| text.strip_prefix(p).filter(|rest| !rest.is_empty()))
-            .unwrap_or(text);
+        let offset = ["UTC", "GMT", "UT"].iter().find_map(|p| text.strip_prefix(p).filter(|rest| !rest.is_empty())).unwrap_or(text);
         if offset.starts_with(['+', '-']) {
             return parse_offset(offset).map(Self::Fixed);
         }
@@ -54,12 +51,10 @@ impl SessionZone {
         match self {
             Self::Fixed(offset) => offset.local_minus_utc(),
             Self::Region(Tz::UTC) => 0,
-            Self::Region(tz) => {
-                match chrono::DateTime::from_timestamp_micros(micros) {
-                    Some(at) => tz.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc(),
-                    None => 0,
-                }
-            }
+            Self::Region(tz) => match chrono::DateTime::from_timestamp_micros(micros) {
+                Some(at) => tz.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc(),
+                None => 0,
+            },
         }
     }
 
@@ -110,6 +105,9 @@ fn parse_offset(text: &str) -> Option<FixedOffset> {
         ("-", rest) => (-1, rest),
         _ => return None,
     };
+    if !digits.is_ascii() {
+        return None;
+    }
     let parts: Vec<&str> = if digits.contains(':') {
         digits.split(':').collect()
     } else {

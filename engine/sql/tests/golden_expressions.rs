@@ -11,14 +11,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array,
-    Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, ListArray, MapArray, RecordBatch, StringArray, StructArray,
-    TimestampMicrosecondArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array, Float64Array,
+    Int8Array, Int16Array, Int32Array, Int64Array, ListArray, MapArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::DataType;
 use serde_json::{Value, json};
 use weir_sql::types::spark_field_type_name;
-use weir_sql::{SqlConf, run_batch_sql};
+use weir_sql::{SqlConf, row_to_json, run_batch_sql};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -72,16 +71,12 @@ fn value(array: &ArrayRef, row: usize) -> Value {
         }
         DataType::Map(..) => {
             let entries = any.downcast_ref::<MapArray>().unwrap().value(row);
-            let pairs: Vec<Value> = (0..entries.len())
-                .map(|i| json!([value(entries.column(0), i), value(entries.column(1), i)]))
-                .collect();
+            let pairs: Vec<Value> = (0..entries.len()).map(|i| json!([value(entries.column(0), i), value(entries.column(1), i)])).collect();
             json!({"__map__": pairs})
         }
         DataType::Struct(fields) => {
             let parts = any.downcast_ref::<StructArray>().unwrap();
-            Value::Object(
-                fields.iter().zip(parts.columns()).map(|(f, c)| (f.name().clone(), value(c, row))).collect(),
-            )
+            Value::Object(fields.iter().zip(parts.columns()).map(|(f, c)| (f.name().clone(), value(c, row))).collect())
         }
         other => json!(format!("unexpected {other}")),
     }
@@ -121,15 +116,15 @@ fn evaluate(runtime: &tokio::runtime::Runtime, expr: &str, ansi: bool) -> Value 
         Ok((schema, batches)) => {
             let types: Vec<String> = schema.fields().iter().map(|f| spark_field_type_name(f)).collect();
             let rows: Vec<Value> = batches.iter().flat_map(rows).collect();
-            json!({"types": types, "rows": rows})
+            let first = batches.iter().find(|b| b.num_rows() > 0);
+            let json = first.map(|b| row_to_json(b, 0, &conf).unwrap());
+            json!({"types": types, "rows": rows, "json": json})
         }
     }
 }
 
 fn rows(batch: &RecordBatch) -> Vec<Value> {
-    (0..batch.num_rows())
-        .map(|row| Value::Array(batch.columns().iter().map(|c| value(c, row)).collect()))
-        .collect()
+    (0..batch.num_rows()).map(|row| Value::Array(batch.columns().iter().map(|c| value(c, row)).collect())).collect()
 }
 
 /// Why an outcome disagrees, or `None` if it does not.
@@ -160,7 +155,7 @@ fn agrees_with_spark() {
     let path = golden().join("sql-expressions.jsonl");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{} cannot be read: {e}; set WEIR_GOLDEN", path.display()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut groups: BTreeMap<String, [usize; 4]> = BTreeMap::new();
+    let mut groups: BTreeMap<String, [usize; 6]> = BTreeMap::new();
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut details = String::new();
     for line in text.lines().filter(|l| !l.trim().is_empty()) {
@@ -175,6 +170,15 @@ fn agrees_with_spark() {
         count[1] += usize::from(reasons[0].is_none());
         count[2] += usize::from(reasons[1].is_none());
         count[3] += usize::from(reasons.iter().all(Option::is_none));
+        // Column names and to_json, where Spark's own row could be written.
+        if let (Some(json), None) = (spark_ansi["json"].as_str(), &reasons[0]) {
+            count[4] += 1;
+            let equal = ours[0]["json"].as_str() == Some(json);
+            count[5] += usize::from(equal);
+            if !equal {
+                let _ = writeln!(details, "{id} {group} to_json | {} | {} | {json}", escape(expr), ours[0]["json"]);
+            }
+        }
         let modes = match (&reasons[0], &reasons[1]) {
             (None, None) => continue,
             (Some(a), Some(b)) if a == b => vec![("both modes", a)],
@@ -186,17 +190,37 @@ fn agrees_with_spark() {
             let _ = writeln!(details, "{id} {group} {mode} | {} | {reason} | {message}", escape(expr));
         }
     }
-    let mut table = String::from("| group | expressions | ANSI | legacy | both |\n|---|---|---|---|---|\n");
-    let mut total = [0; 4];
+    let mut table = String::from(
+        "| group | expressions | ANSI | legacy | both | row as `to_json`, column names included |\n|---|---|---|---|---|---|\n",
+    );
+    let mut total = [0; 6];
     for (group, count) in &groups {
         let share = |n: usize| format!("{n} ({:.1} %)", 100.0 * n as f64 / count[0] as f64);
-        let _ = writeln!(table, "| {group} | {} | {} | {} | {} |", count[0], share(count[1]), share(count[2]), share(count[3]));
+        let _ = writeln!(
+            table,
+            "| {group} | {} | {} | {} | {} | {} of {} |",
+            count[0],
+            share(count[1]),
+            share(count[2]),
+            share(count[3]),
+            count[5],
+            count[4]
+        );
         for (sum, n) in total.iter_mut().zip(count) {
             *sum += n;
         }
     }
     let share = |n: usize| format!("{n} ({:.1} %)", 100.0 * n as f64 / total[0] as f64);
-    let _ = writeln!(table, "| all | {} | {} | {} | {} |", total[0], share(total[1]), share(total[2]), share(total[3]));
+    let _ = writeln!(
+        table,
+        "| all | {} | {} | {} | {} | {} of {} |",
+        total[0],
+        share(total[1]),
+        share(total[2]),
+        share(total[3]),
+        total[5],
+        total[4]
+    );
     println!("{details}\n{table}");
     let mut page = String::from(
         "# Differences from Spark SQL\n\nGenerated by `UPDATE=1 cargo test -p weir-sql --test golden_expressions`; judged by expressions that Spark 4.2.0\n\

@@ -12,9 +12,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr};
-use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-};
+use datafusion::sql::sqlparser::ast::{DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use weir_core::Error;
 
 use super::expr::Cx;
@@ -28,16 +26,44 @@ pub struct AggregateCall {
     pub name: String,
     /// The call.
     pub expr: Expr,
-    /// The type as DataFusion computes it.
-    pub ty: DataType,
 }
 
 /// The aggregate functions, by Spark's names.
 pub const NAMES: &[&str] = &[
-    "count", "sum", "avg", "mean", "min", "max", "first", "first_value", "any_value", "last", "last_value", "collect_list",
-    "array_agg", "collect_set", "approx_count_distinct", "stddev", "stddev_samp", "std", "stddev_pop", "variance",
-    "var_samp", "var_pop", "count_if", "bool_and", "every", "bool_or", "some", "any", "corr", "covar_pop", "covar_samp",
-    "median", "try_sum", "try_avg",
+    "count",
+    "sum",
+    "avg",
+    "mean",
+    "min",
+    "max",
+    "first",
+    "first_value",
+    "any_value",
+    "last",
+    "last_value",
+    "collect_list",
+    "array_agg",
+    "collect_set",
+    "approx_count_distinct",
+    "stddev",
+    "stddev_samp",
+    "std",
+    "stddev_pop",
+    "variance",
+    "var_samp",
+    "var_pop",
+    "count_if",
+    "bool_and",
+    "every",
+    "bool_or",
+    "some",
+    "any",
+    "corr",
+    "covar_pop",
+    "covar_samp",
+    "median",
+    "try_sum",
+    "try_avg",
 ];
 
 /// Whether a function is an aggregate.
@@ -79,18 +105,13 @@ impl Analyzer<'_> {
         if distinct {
             self.found(Finding::DistinctAggregate);
         }
-        let shown = names::call(
-            name,
-            args.iter().map(|a| a.name.as_str()),
-        );
+        let shown = names::call(name, args.iter().map(|a| a.name.as_str()));
         let shown = if distinct { shown.replacen('(', "(DISTINCT ", 1) } else { shown };
         let filter = match &function.filter {
             Some(filter) => Some(self.boolean(self.expr(filter, &inner)?)?),
             None => None,
         };
-        let wrong_arity = || {
-            Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", format!("{name} cannot take {} arguments", args.len()))
-        };
+        let wrong_arity = || Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", format!("{name} cannot take {} arguments", args.len()));
         if args.is_empty() {
             return Err(wrong_arity());
         }
@@ -180,7 +201,7 @@ impl Analyzer<'_> {
             Some(known) => known.name.clone(),
             None => {
                 let column = self.fresh("agg");
-                calls.push(AggregateCall { name: column.clone(), expr, ty: df_ty.clone() });
+                calls.push(AggregateCall { name: column.clone(), expr });
                 column
             }
         };
@@ -190,9 +211,7 @@ impl Analyzer<'_> {
             let result = ty.clone();
             value = Typed {
                 name: value.name.clone(),
-                ..self.call("empty_for_null", "", result, &[value.clone()], |rows| {
-                    crate::functions::nested::empty_for_null(&rows.args[0])
-                })
+                ..self.call("empty_for_null", "", result, &[value.clone()], |rows| crate::functions::nested::empty_for_null(&rows.args[0]))
             };
         } else if df_ty != ty {
             value = self.cast(value, &ty)?;
@@ -202,21 +221,12 @@ impl Analyzer<'_> {
 
     /// Replaces the parts that are grouping expressions by their columns and
     /// refuses what is then left of the input.
-    pub(super) fn over_groups(
-        &self,
-        value: Typed,
-        groups: &[(Typed, String)],
-        input: &Scope,
-    ) -> Result<Typed> {
+    pub(super) fn over_groups(&self, value: Typed, groups: &[(Typed, String)], input: &Scope) -> Result<Typed> {
         let expr = value
             .expr
             .transform_down(|e| {
                 Ok(match groups.iter().find(|(g, _)| g.expr == e) {
-                    Some((_, name)) => Transformed::new(
-                        Expr::Column(Column::new_unqualified(name)),
-                        true,
-                        TreeNodeRecursion::Jump,
-                    ),
+                    Some((_, name)) => Transformed::new(Expr::Column(Column::new_unqualified(name)), true, TreeNodeRecursion::Jump),
                     None => Transformed::no(e),
                 })
             })
@@ -235,7 +245,9 @@ impl Analyzer<'_> {
         if let Some(name) = left.into_inner() {
             return Err(Error::config(
                 "MISSING_AGGREGATION",
-                format!("the non-aggregating expression \"{name}\" is based on columns that are not in GROUP BY; add it there or wrap it in any_value()"),
+                format!(
+                    "the non-aggregating expression \"{name}\" is based on columns that are not in GROUP BY; add it there or wrap it in any_value()"
+                ),
             ));
         }
         Ok(Typed { expr, ..value })

@@ -21,7 +21,7 @@ impl Analyzer<'_> {
             BinaryOperator::Eq => self.compare(l, Operator::Eq, r, "="),
             BinaryOperator::NotEq => {
                 let equal = self.compare(l, Operator::Eq, r, "=")?;
-                Ok(super::expr::negation(equal))
+                Ok(super::case::negation(equal))
             }
             BinaryOperator::Lt => self.compare(l, Operator::Lt, r, "<"),
             BinaryOperator::LtEq => self.compare(l, Operator::LtEq, r, "<="),
@@ -33,9 +33,7 @@ impl Analyzer<'_> {
             BinaryOperator::Multiply => self.function_call("*", vec![l, r]),
             BinaryOperator::Divide => self.function_call("/", vec![l, r]),
             BinaryOperator::Modulo => self.function_call("%", vec![l, r]),
-            BinaryOperator::MyIntegerDivide | BinaryOperator::DuckIntegerDivide => {
-                self.function_call("div", vec![l, r])
-            }
+            BinaryOperator::MyIntegerDivide | BinaryOperator::DuckIntegerDivide => self.function_call("div", vec![l, r]),
             BinaryOperator::BitwiseAnd => self.function_call("&", vec![l, r]),
             BinaryOperator::BitwiseOr => self.function_call("|", vec![l, r]),
             BinaryOperator::BitwiseXor | BinaryOperator::PGExp => self.function_call("^", vec![l, r]),
@@ -69,11 +67,7 @@ impl Analyzer<'_> {
         }
         let (l, r) = (self.cast(l, &ty)?, self.cast(r, &ty)?);
         let fallible = l.fallible || r.fallible;
-        let (l, r) = if needs_no_normalising(&l) || needs_no_normalising(&r) {
-            (l, r)
-        } else {
-            (self.comparable(l), self.comparable(r))
-        };
+        let (l, r) = if needs_no_normalising(&l) || needs_no_normalising(&r) { (l, r) } else { (self.comparable(l), self.comparable(r)) };
         let mut typed = Typed::new(binary_expr(l.expr, op, r.expr), DataType::Boolean, name);
         typed.fallible = fallible;
         Ok(typed)
@@ -86,9 +80,8 @@ impl Analyzer<'_> {
         }
         let ty = value.ty.clone();
         let (name, fallible) = (value.name.clone(), value.fallible);
-        let mut typed = self.call("normalize_nan_and_zero", "", ty, &[value], |rows: Rows| {
-            crate::functions::math::normalize(&rows.args[0])
-        });
+        let mut typed =
+            self.call("normalize_nan_and_zero", "", ty, &[value], |rows: Rows| crate::functions::math::normalize(&rows.args[0]));
         typed.name = name;
         typed.fallible = fallible;
         typed

@@ -69,9 +69,7 @@ pub enum Finding {
 
 /// Decides whether the findings can run in the mode.
 pub fn check(findings: &[Finding], mode: OutputMode) -> Result<(), Error> {
-    let aggregated = findings
-        .iter()
-        .any(|f| matches!(f, Finding::Aggregation | Finding::Distinct | Finding::SessionWindow));
+    let aggregated = findings.iter().any(|f| matches!(f, Finding::Aggregation | Finding::Distinct | Finding::SessionWindow));
     if mode == OutputMode::Complete && !aggregated {
         return Err(invalid_mode(mode, "no streaming aggregations", "use outputMode Append"));
     }
@@ -79,11 +77,7 @@ pub fn check(findings: &[Finding], mode: OutputMode) -> Result<(), Error> {
         return Err(invalid_mode(mode, "session window streaming aggregations", "use outputMode Append"));
     }
     if mode == OutputMode::Append && aggregated {
-        return Err(invalid_mode(
-            mode,
-            "streaming aggregations without watermark",
-            "aggregate where the sink's table is read",
-        ));
+        return Err(invalid_mode(mode, "streaming aggregations without watermark", "aggregate where the sink's table is read"));
     }
     for finding in findings {
         refuse(finding, mode)?;
@@ -112,9 +106,7 @@ fn refuse(finding: &Finding, mode: OutputMode) -> Result<(), Error> {
             "LIMIT over a stream",
             "leave it out; bound a batch with a source option such as maxOffsetsPerTrigger or maxFilesPerTrigger",
         ),
-        Finding::Limit => unsupported(
-            "limits are not supported on streaming DataFrames/Datasets in Update output mode; leave LIMIT out",
-        ),
+        Finding::Limit => unsupported("limits are not supported on streaming DataFrames/Datasets in Update output mode; leave LIMIT out"),
         Finding::Offset => unsupported("OFFSET is not supported on streaming DataFrames/Datasets; leave it out"),
         Finding::Sample => unsupported("sampling is not supported on streaming DataFrames/Datasets; filter by a hash of a key instead"),
         Finding::WindowFunction => Error::config(
@@ -134,9 +126,9 @@ fn refuse(finding: &Finding, mode: OutputMode) -> Result<(), Error> {
                 ))
             }
         }
-        Finding::StreamStreamJoin("LeftAnti") => unsupported(
-            "left anti join with a streaming DataFrame/Dataset on the right is not supported",
-        ),
+        Finding::StreamStreamJoin("LeftAnti") => {
+            unsupported("left anti join with a streaming DataFrame/Dataset on the right is not supported")
+        }
         Finding::StreamStreamJoin(kind) => stateful(
             &format!("a {kind} join of two streams"),
             "write both streams into tables and join one of them as a static input (tables:), which is read again each batch",
@@ -145,19 +137,21 @@ fn refuse(finding: &Finding, mode: OutputMode) -> Result<(), Error> {
             "{kind} join with a streaming DataFrame/Dataset on the side that is not preserved is not supported; \
              put the stream on the preserved side (stream LEFT JOIN table)"
         )),
-        Finding::UnionOfStreamAndTable => unsupported(
-            "union between streaming and batch DataFrames/Datasets is not supported; declare the table as a source of its own",
-        ),
-        Finding::Intersect => unsupported("intersect of streaming DataFrames/Datasets is not supported; use LEFT SEMI JOIN with a static table"),
+        Finding::UnionOfStreamAndTable => {
+            unsupported("union between streaming and batch DataFrames/Datasets is not supported; declare the table as a source of its own")
+        }
+        Finding::Intersect => {
+            unsupported("intersect of streaming DataFrames/Datasets is not supported; use LEFT SEMI JOIN with a static table")
+        }
         Finding::ExceptOnRight => unsupported("except on a streaming DataFrame/Dataset on the right is not supported"),
         Finding::Except if mode == OutputMode::Append => Error::config(
             "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK",
             "append output mode is not supported for EXCEPT on a stream without watermark; use LEFT ANTI JOIN with a static table",
         ),
         Finding::Except => stateful("EXCEPT over a stream", "use LEFT ANTI JOIN with a static table"),
-        Finding::MonotonicId => unsupported(
-            "expression(s): monotonically_increasing_id() is not supported with streaming DataFrames/Datasets; use uuid()",
-        ),
+        Finding::MonotonicId => {
+            unsupported("expression(s): monotonically_increasing_id() is not supported with streaming DataFrames/Datasets; use uuid()")
+        }
     })
 }
 
@@ -176,8 +170,5 @@ fn unsupported(sentence: &str) -> Error {
 }
 
 fn stateful(what: &str, remedy: &str) -> Error {
-    Error::config(
-        "WEIR_UNSUPPORTED_STATEFUL_OPERATOR",
-        format!("{what} needs state, which Weir does not keep yet; {remedy}"),
-    )
+    Error::config("WEIR_UNSUPPORTED_STATEFUL_OPERATOR", format!("{what} needs state, which Weir does not keep yet; {remedy}"))
 }

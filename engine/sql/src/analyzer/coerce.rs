@@ -70,10 +70,7 @@ pub fn bounded(precision: i32, scale: i32) -> DataType {
 }
 
 fn decimal(precision: i32, scale: i32) -> DataType {
-    DataType::Decimal128(
-        u8::try_from(precision.max(1)).unwrap_or(MAX_PRECISION),
-        i8::try_from(scale).unwrap_or(0),
-    )
+    DataType::Decimal128(u8::try_from(precision.max(1)).unwrap_or(MAX_PRECISION), i8::try_from(scale).unwrap_or(0))
 }
 
 fn wider_decimal(a: (u8, i8), b: (u8, i8)) -> DataType {
@@ -131,10 +128,7 @@ pub fn wider(a: &DataType, b: &DataType, ansi: bool) -> Option<DataType> {
         (DataType::Utf8, other) | (other, DataType::Utf8) => {
             if ansi {
                 string_follows(other)
-            } else if matches!(
-                other,
-                DataType::List(_) | DataType::Map(..) | DataType::Struct(_) | DataType::Boolean | DataType::Binary
-            ) {
+            } else if matches!(other, DataType::List(_) | DataType::Map(..) | DataType::Struct(_) | DataType::Boolean | DataType::Binary) {
                 None
             } else {
                 Some(DataType::Utf8)
@@ -176,10 +170,7 @@ pub fn string_follows(other: &DataType) -> Option<DataType> {
 /// of the arguments does not matter.
 pub fn common<'a>(types: impl IntoIterator<Item = &'a DataType>, ansi: bool) -> Option<DataType> {
     let (strings, others): (Vec<_>, Vec<_>) = types.into_iter().partition(|t| **t == DataType::Utf8);
-    others
-        .into_iter()
-        .chain(strings)
-        .try_fold(DataType::Null, |found, next| wider(&found, next, ansi))
+    others.into_iter().chain(strings).try_fold(DataType::Null, |found, next| wider(&found, next, ansi))
 }
 
 /// The type that a comparison brings both sides to.
@@ -189,9 +180,7 @@ pub fn for_comparison(a: &DataType, b: &DataType, ansi: bool) -> Option<DataType
     }
     match (a, b) {
         (DataType::Utf8, DataType::Utf8) => Some(DataType::Utf8),
-        (DataType::Utf8, DataType::Decimal128(..)) | (DataType::Decimal128(..), DataType::Utf8) => {
-            Some(DataType::Float64)
-        }
+        (DataType::Utf8, DataType::Decimal128(..)) | (DataType::Decimal128(..), DataType::Utf8) => Some(DataType::Float64),
         (DataType::Utf8, other) | (other, DataType::Utf8)
             if is_numeric(other) || is_datetime(other) || matches!(other, DataType::Boolean | DataType::Binary) =>
         {
@@ -213,10 +202,7 @@ mod tests {
 
     #[test]
     fn decimals_widen() {
-        assert_eq!(
-            wider(&DataType::Decimal128(3, 1), &DataType::Int32, true),
-            Some(DataType::Decimal128(11, 1))
-        );
+        assert_eq!(wider(&DataType::Decimal128(3, 1), &DataType::Int32, true), Some(DataType::Decimal128(11, 1)));
         assert_eq!(adjusted(40, 20), DataType::Decimal128(38, 18));
     }
 }

@@ -8,14 +8,13 @@ use std::cell::RefCell;
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{Expr, binary_expr, Operator};
-use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, CastKind, Expr as Sql, Subscript, UnaryOperator,
-};
+use datafusion::sql::sqlparser::ast::{AccessExpr, BinaryOperator, CastKind, Expr as Sql, Subscript, UnaryOperator};
 use weir_core::Error;
 
 use super::aggregate::AggregateCall;
+use super::case::negation;
 use super::coerce;
 use super::literal;
 use super::names;
@@ -98,9 +97,7 @@ impl Analyzer<'_> {
                 Ok(if *negated { negation(both) } else { both })
             }
             Sql::InList { expr, list, negated } => self.in_list(expr, list, *negated, cx),
-            Sql::Case { operand, conditions, else_result, .. } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref(), cx)
-            }
+            Sql::Case { operand, conditions, else_result, .. } => self.case(operand.as_deref(), conditions, else_result.as_deref(), cx),
             Sql::Function(function) => self.function(function, cx),
             Sql::Lambda(_) => Err(Error::config(
                 "INVALID_LAMBDA_FUNCTION_CALL.NON_HIGHER_ORDER_FUNCTION",
@@ -163,10 +160,8 @@ impl Analyzer<'_> {
         let fallible = value.fallible || may_fail(&value.ty, to, mode);
         let target = to.clone();
         let key = format!("{mode:?}|{zone:?}|{units:?}");
-        let expr = SparkFn::new("cast", key, to.clone(), move |rows: Rows| {
-            cast_array(&rows.args[0], &target, cast, units.as_deref())
-        })
-        .call(vec![value.expr]);
+        let expr = SparkFn::new("cast", key, to.clone(), move |rows: Rows| cast_array(&rows.args[0], &target, cast, units.as_deref()))
+            .call(vec![value.expr]);
         let mut typed = Typed::new(expr, to.clone(), value.name);
         typed.fallible = fallible;
         Ok(typed)
@@ -264,18 +259,15 @@ impl Analyzer<'_> {
         };
         let find = |fields: &arrow::datatypes::Fields| {
             let exact = fields.iter().position(|f| f.name() == name);
-            exact.or_else(|| {
-                if self.conf.case_sensitive { None } else { fields.iter().position(|f| f.name().eq_ignore_ascii_case(name)) }
-            })
+            exact.or_else(|| if self.conf.case_sensitive { None } else { fields.iter().position(|f| f.name().eq_ignore_ascii_case(name)) })
         };
         match value.ty.clone() {
             DataType::Struct(fields) => {
                 let index = find(&fields).ok_or_else(|| not_found(&fields))?;
                 let field = &fields[index];
-                let mut typed =
-                    self.call("get_field", index.to_string(), field.data_type().clone(), &[value], move |rows: Rows| {
-                        crate::functions::nested::struct_field(&rows.args[0], index)
-                    });
+                let mut typed = self.call("get_field", index.to_string(), field.data_type().clone(), &[value], move |rows: Rows| {
+                    crate::functions::nested::struct_field(&rows.args[0], index)
+                });
                 typed.spark_type = field.metadata().get(crate::types::SPARK_TYPE_KEY).cloned();
                 Ok(typed.named(shown_field(&shown, field.name())))
             }
@@ -319,9 +311,7 @@ impl Analyzer<'_> {
                 let (key, item) = map_types(&value.ty).map(|(k, v)| (k.clone(), v.clone())).unwrap_or((DataType::Null, DataType::Null));
                 let index = self.cast(index, &key)?;
                 Ok(self
-                    .call("get_map_value", "", item, &[value, index], |rows: Rows| {
-                        crate::functions::map::map_lookup(rows.args)
-                    })
+                    .call("get_map_value", "", item, &[value, index], |rows: Rows| crate::functions::map::map_lookup(rows.args))
                     .named(shown))
             }
             DataType::Struct(_) => match index.text() {
@@ -427,10 +417,7 @@ impl Analyzer<'_> {
         let name = format!("({} IN ({}))", value.name, shown.join(", "));
         let fallible = value.fallible || list.iter().any(|t| t.fallible);
         let value = self.comparable(self.cast(value, &ty)?);
-        let list = list
-            .into_iter()
-            .map(|t| Ok(self.comparable(self.cast(t, &ty)?).expr))
-            .collect::<Result<Vec<_>>>()?;
+        let list = list.into_iter().map(|t| Ok(self.comparable(self.cast(t, &ty)?).expr)).collect::<Result<Vec<_>>>()?;
         let expr = if ty == DataType::Null {
             Expr::Literal(ScalarValue::Boolean(None), None)
         } else {
@@ -439,59 +426,6 @@ impl Analyzer<'_> {
         let mut typed = Typed::new(expr, DataType::Boolean, name);
         typed.fallible = fallible;
         Ok(if negated { negation(typed) } else { typed })
-    }
-
-    fn case(&self, operand: Option<&Sql>, whens: &[CaseWhen], otherwise: Option<&Sql>, cx: &Cx) -> Result<Typed> {
-        let mut shown = String::from("CASE");
-        let mut conditions = Vec::new();
-        let mut results = Vec::new();
-        for when in whens {
-            let condition = match operand {
-                Some(operand) => self.binary(operand, &BinaryOperator::Eq, &when.condition, cx)?,
-                None => {
-                    let condition = self.expr(&when.condition, cx)?;
-                    // Unlike elsewhere, Spark wants a real boolean here.
-                    if condition.ty != DataType::Boolean {
-                        return Err(Error::config(
-                            "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
-                            format!("the condition \"{}\" of WHEN should be \"BOOLEAN\" but is {}", condition.name, quoted_type(&condition.ty)),
-                        ));
-                    }
-                    condition
-                }
-            };
-            let result = self.expr(&when.result, cx)?;
-            shown.push_str(&format!(" WHEN {} THEN {}", condition.name, result.name));
-            conditions.push(condition);
-            results.push(result);
-        }
-        if let Some(otherwise) = otherwise {
-            let result = self.expr(otherwise, cx)?;
-            shown.push_str(&format!(" ELSE {}", result.name));
-            results.push(result);
-        }
-        shown.push_str(" END");
-        Ok(self.branches(conditions, results)?.named(shown))
-    }
-
-    /// CASE over analysed parts; one more result than conditions is the ELSE.
-    pub fn branches(&self, conditions: Vec<Typed>, results: Vec<Typed>) -> Result<Typed> {
-        let results = self.to_common("CASE WHEN", results)?;
-        let ty = results[0].ty.clone();
-        let spark_type = results[0].spark_type.clone();
-        let fallible = conditions.iter().chain(&results).any(|t| t.fallible);
-        let mut results = results.into_iter();
-        let when_then_expr = conditions
-            .into_iter()
-            .zip(results.by_ref())
-            .map(|(c, r)| (Box::new(c.expr), Box::new(r.expr)))
-            .collect();
-        let else_expr = results.next().map(|r| Box::new(r.expr));
-        let expr = Expr::Case(datafusion::logical_expr::Case { expr: None, when_then_expr, else_expr });
-        let mut typed = Typed::new(expr, ty, "CASE");
-        typed.spark_type = spark_type;
-        typed.fallible = fallible;
-        Ok(typed)
     }
 
     /// All values cast to their common type.
@@ -506,23 +440,11 @@ impl Analyzer<'_> {
         values.into_iter().map(|v| self.cast(v, &ty)).collect()
     }
 
-    /// `a AND b`, which does not evaluate a failing `b` where `a` is false.
-    pub fn and(&self, a: Typed, b: Typed) -> Result<Typed> {
-        Ok(logical(a, b, Operator::And))
-    }
-
-    /// `a OR b`, which does not evaluate a failing `b` where `a` is true.
-    pub fn or(&self, a: Typed, b: Typed) -> Result<Typed> {
-        Ok(logical(a, b, Operator::Or))
-    }
-
     /// Functions that Spark lets be called without parentheses.
     fn bare_function(&self, name: &str) -> Result<Option<Typed>> {
         match name.to_ascii_lowercase().as_str() {
-            bare @ ("current_timestamp" | "current_date" | "localtimestamp" | "current_user" | "current_catalog"
-            | "current_database" | "session_user" | "user") => {
-                crate::functions::build(self, bare, vec![]).transpose()
-            }
+            bare @ ("current_timestamp" | "current_date" | "localtimestamp" | "current_user" | "current_catalog" | "current_database"
+            | "session_user" | "user") => crate::functions::build(self, bare, vec![]).transpose(),
             _ => Ok(None),
         }
     }
@@ -531,37 +453,6 @@ impl Analyzer<'_> {
     pub fn now(&self) -> Typed {
         Typed::new(crate::exec::batch_time_expr(&self.batch_time), timestamp(), "current_timestamp()")
     }
-}
-
-fn logical(a: Typed, b: Typed, op: Operator) -> Typed {
-    let word = if op == Operator::And { "AND" } else { "OR" };
-    let name = format!("({} {word} {})", a.name, b.name);
-    let fallible = a.fallible || b.fallible;
-    let decided = ScalarValue::Boolean(Some(op == Operator::Or));
-    let both = binary_expr(a.expr.clone(), op, b.expr);
-    let expr = if b.fallible {
-        // Spark decides row by row; DataFusion would evaluate the right side for all rows.
-        let known = if op == Operator::And { Expr::IsFalse(Box::new(a.expr)) } else { Expr::IsTrue(Box::new(a.expr)) };
-        Expr::Case(datafusion::logical_expr::Case {
-            expr: None,
-            when_then_expr: vec![(Box::new(known), Box::new(Expr::Literal(decided, None)))],
-            else_expr: Some(Box::new(both)),
-        })
-    } else {
-        both
-    };
-    let mut typed = Typed::new(expr, DataType::Boolean, name);
-    typed.fallible = fallible;
-    typed
-}
-
-/// `NOT value`.
-pub fn negation(value: Typed) -> Typed {
-    let name = format!("(NOT {})", value.name);
-    let fallible = value.fallible;
-    let mut typed = Typed::new(Expr::Not(Box::new(value.expr)), DataType::Boolean, name);
-    typed.fallible = fallible;
-    typed
 }
 
 fn shown_field(shown: &str, field: &str) -> String {
@@ -573,7 +464,11 @@ fn shown_field(shown: &str, field: &str) -> String {
 fn extract_error(value: &Typed) -> Error {
     Error::config(
         "INVALID_EXTRACT_BASE_FIELD_TYPE",
-        format!("can't extract a value from \"{}\"; need a complex type [STRUCT, ARRAY, MAP] but got {}", value.name, quoted_type(&value.ty)),
+        format!(
+            "can't extract a value from \"{}\"; need a complex type [STRUCT, ARRAY, MAP] but got {}",
+            value.name,
+            quoted_type(&value.ty)
+        ),
     )
 }
 

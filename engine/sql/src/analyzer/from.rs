@@ -6,9 +6,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, JoinType, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::{
-    Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins,
-};
+use datafusion::sql::sqlparser::ast::{Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 use weir_core::Error;
 
 use super::expr::Cx;
@@ -37,11 +35,8 @@ impl Analyzer<'_> {
             Some(relation) => Ok(relation),
             None => {
                 let one = Expr::Literal(ScalarValue::Boolean(Some(true)), None).alias(self.fresh("one"));
-                let plan = LogicalPlanBuilder::empty(true)
-                    .project(vec![one])
-                    .and_then(LogicalPlanBuilder::build)
-                    .map_err(from_planning)?;
-                Ok(Relation { plan, scope: Scope::default(), streaming: false, aggregated: false })
+                let plan = LogicalPlanBuilder::empty(true).project(vec![one]).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
+                Ok(Relation { plan, scope: Scope::default(), streaming: false, aggregated: false, filtered: false, fallible: false })
             }
         }
     }
@@ -100,11 +95,8 @@ impl Analyzer<'_> {
             }
         }
         let array: arrow::array::ArrayRef = Arc::new(arrow::array::Int64Array::from(values));
-        let schema = Arc::new(arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new(
-            "id",
-            arrow::datatypes::DataType::Int64,
-            false,
-        )]));
+        let schema =
+            Arc::new(arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new("id", arrow::datatypes::DataType::Int64, false)]));
         let batch = arrow::array::RecordBatch::try_new(Arc::clone(&schema), vec![array]).map_err(|e| from_planning(e.into()))?;
         let table = datafusion::datasource::MemTable::try_new(schema, vec![vec![batch]]).map_err(from_planning)?;
         self.scan(Arc::new(table), None)
@@ -120,7 +112,11 @@ impl Analyzer<'_> {
             if alias.columns.len() != relation.scope.cols.len() {
                 return Err(Error::config(
                     "ASSIGNMENT_ARITY_MISMATCH",
-                    format!("the number of column aliases does not match the number of columns: {} and {}", alias.columns.len(), relation.scope.cols.len()),
+                    format!(
+                        "the number of column aliases does not match the number of columns: {} and {}",
+                        alias.columns.len(),
+                        relation.scope.cols.len()
+                    ),
                 ));
             }
             for (col, alias) in relation.scope.cols.iter_mut().zip(&alias.columns) {
@@ -182,7 +178,10 @@ impl Analyzer<'_> {
             .collect();
         known.sort_unstable();
         let hint = match known.first() {
-            Some((_, nearest)) => format!("; did you mean `{nearest}`? Known are {}", known.iter().map(|(_, n)| format!("`{n}`")).collect::<Vec<_>>().join(", ")),
+            Some((_, nearest)) => format!(
+                "; did you mean `{nearest}`? Known are {}",
+                known.iter().map(|(_, n)| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+            ),
             None => "; the query has no sources, tables or views".to_owned(),
         };
         Error::config("TABLE_OR_VIEW_NOT_FOUND", format!("the table or view `{name}` cannot be found{hint}"))
@@ -225,15 +224,13 @@ impl Analyzer<'_> {
             });
         }
         let plan = builder.project(exprs).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
-        Ok(Relation { plan, scope: Scope { cols }, streaming: stream.is_some(), aggregated: false })
+        Ok(Relation { plan, scope: Scope { cols }, streaming: stream.is_some(), aggregated: false, filtered: false, fallible: false })
     }
 
     /// Puts the observations of this view into the plan, each once.
     fn observe(&self, mut relation: Relation, name: &str) -> Result<Relation> {
         for observation in &self.catalog.observations {
-            if !observation.view.eq_ignore_ascii_case(name)
-                || self.observed.borrow().iter().any(|o| o.name == observation.name)
-            {
+            if !observation.view.eq_ignore_ascii_case(name) || self.observed.borrow().iter().any(|o| o.name == observation.name) {
                 continue;
             }
             let calls = std::cell::RefCell::new(Vec::new());
@@ -248,11 +245,7 @@ impl Analyzer<'_> {
             }
             let calls = calls.into_inner();
             let index = self.observed.borrow().len();
-            let node = ObserveNode {
-                input: relation.plan.clone(),
-                index,
-                aggregates: calls.iter().map(|c| c.expr.clone()).collect(),
-            };
+            let node = ObserveNode { input: relation.plan.clone(), index, aggregates: calls.iter().map(|c| c.expr.clone()).collect() };
             self.observed.borrow_mut().push(Observer {
                 name: observation.name.clone(),
                 aggregates: calls.into_iter().map(|c| AggregateSpec { name: c.name, expr: c.expr }).collect(),
@@ -320,8 +313,7 @@ impl Analyzer<'_> {
         for (name, l, r) in pairs {
             let value = match kind {
                 JoinType::Right => r.clone(),
-                JoinType::Full => crate::functions::build(self, "coalesce", vec![l.clone(), r.clone()])
-                    .unwrap_or_else(|| Ok(l.clone()))?,
+                JoinType::Full => crate::functions::build(self, "coalesce", vec![l.clone(), r.clone()]).unwrap_or_else(|| Ok(l.clone()))?,
                 _ => l.clone(),
             };
             for col in &mut joined.scope.cols {
@@ -348,10 +340,7 @@ impl Analyzer<'_> {
         }
         cols.append(&mut joined.scope.cols);
         joined.scope.cols = cols;
-        joined.plan = LogicalPlanBuilder::from(joined.plan)
-            .project(exprs)
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(from_planning)?;
+        joined.plan = LogicalPlanBuilder::from(joined.plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
         Ok(joined)
     }
 
@@ -385,6 +374,8 @@ impl Analyzer<'_> {
             scope,
             streaming: left.streaming || right.streaming,
             aggregated: left.aggregated || right.aggregated,
+            filtered: left.filtered || right.filtered,
+            fallible: left.fallible || right.fallible,
         })
     }
 

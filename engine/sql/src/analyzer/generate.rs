@@ -17,9 +17,7 @@ use crate::types::{list_of, map_types, quoted_type, struct_of};
 use crate::udf::Rows;
 
 /// The generator functions.
-pub const NAMES: &[&str] = &[
-    "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple",
-];
+pub const NAMES: &[&str] = &["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"];
 
 /// The generator call in a select item, if it is one.
 pub fn as_generator(sql: &Sql) -> Option<&Function> {
@@ -33,20 +31,14 @@ pub fn as_generator(sql: &Sql) -> Option<&Function> {
 impl Analyzer<'_> {
     /// Applies a generator to every row. The columns it makes are returned and
     /// are not yet part of the relation's scope.
-    pub(super) fn generate(
-        &self,
-        input: Relation,
-        function: &Function,
-        outer: bool,
-    ) -> Result<(Relation, Vec<ScopeCol>)> {
+    pub(super) fn generate(&self, input: Relation, function: &Function, outer: bool) -> Result<(Relation, Vec<ScopeCol>)> {
         let cx = Cx::new(&input.scope, "a generator");
         let name = function.name.to_string().to_ascii_lowercase();
         let outer = outer || name.ends_with("_outer");
         let args = self.plain_args(function, &cx)?;
         let (rows, fields) = self.generator_rows(name.trim_end_matches("_outer"), args)?;
         let column = self.fresh("gen");
-        let mut exprs: Vec<Expr> =
-            input.plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut exprs: Vec<Expr> = input.plan.schema().columns().into_iter().map(Expr::Column).collect();
         exprs.push(rows.expr.alias(&column));
         let unnested = LogicalPlanBuilder::from(input.plan.clone())
             .project(exprs)
@@ -64,8 +56,7 @@ impl Analyzer<'_> {
             struct_of(fields.iter().map(|(n, t)| (n.clone(), t.clone()))),
             column.clone(),
         );
-        let mut exprs: Vec<Expr> =
-            input.plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut exprs: Vec<Expr> = input.plan.schema().columns().into_iter().map(Expr::Column).collect();
         let mut cols = Vec::new();
         for (index, (name, ty)) in fields.into_iter().enumerate() {
             let field = self.call("get_field", index.to_string(), ty.clone(), std::slice::from_ref(&made), move |rows: Rows| {
@@ -73,14 +64,7 @@ impl Analyzer<'_> {
             });
             let alias = self.fresh("c");
             exprs.push(field.expr.alias(&alias));
-            cols.push(ScopeCol {
-                qualifier: None,
-                name,
-                column: Column::new_unqualified(alias),
-                ty,
-                spark_type: None,
-                hidden: false,
-            });
+            cols.push(ScopeCol { qualifier: None, name, column: Column::new_unqualified(alias), ty, spark_type: None, hidden: false });
         }
         let plan = unnested.project(exprs).map_err(from_planning)?.build().map_err(from_planning)?;
         Ok((Relation { plan, ..input }, cols))
@@ -88,9 +72,8 @@ impl Analyzer<'_> {
 
     /// The rows to make as an array of structs, and the structs' fields.
     fn generator_rows(&self, name: &str, mut args: Vec<Typed>) -> Result<(Typed, Vec<(String, DataType)>)> {
-        let wrong = |args: &[Typed]| {
-            Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", format!("{name} cannot take {} arguments", args.len()))
-        };
+        let wrong =
+            |args: &[Typed]| Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", format!("{name} cannot take {} arguments", args.len()));
         if name == "stack" {
             return self.stack(args);
         }
@@ -132,9 +115,7 @@ impl Analyzer<'_> {
         }
         let result = list_of(struct_of(fields.clone()));
         let target = result.clone();
-        let rows = self.call(name, "", result, &[arg], move |rows: Rows| {
-            nested::exploded(&rows.args[0], with_position, &target)
-        });
+        let rows = self.call(name, "", result, &[arg], move |rows: Rows| nested::exploded(&rows.args[0], with_position, &target));
         Ok((rows, fields))
     }
 
@@ -156,22 +137,21 @@ impl Analyzer<'_> {
             }
         }
         let columns = columns.into_iter().map(|c| self.to_common("stack", c)).collect::<Result<Vec<_>>>()?;
-        let fields: Vec<_> =
-            columns.iter().enumerate().map(|(i, c)| (format!("col{i}"), c[0].ty.clone())).collect();
+        let fields: Vec<_> = columns.iter().enumerate().map(|(i, c)| (format!("col{i}"), c[0].ty.clone())).collect();
         let cells: Vec<Typed> = (0..rows).flat_map(|row| columns.iter().map(move |c| c[row].clone())).collect();
         let result = list_of(struct_of(fields.clone()));
         let target = result.clone();
-        let made = self.call("stack", rows.to_string(), result, &cells, move |rows: Rows| {
-            nested::stacked(rows.args, rows.len, width, &target)
-        });
+        let made =
+            self.call("stack", rows.to_string(), result, &cells, move |rows: Rows| nested::stacked(rows.args, rows.len, width, &target));
         Ok((made, fields))
     }
 
     /// `json_tuple(json, 'a', 'b')`: one row with the values of the keys.
     fn json_tuple(&self, args: Vec<Typed>) -> Result<(Typed, Vec<(String, DataType)>)> {
-        let json = args.first().cloned().ok_or_else(|| {
-            Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", "json_tuple needs a JSON string and at least one key")
-        })?;
+        let json = args
+            .first()
+            .cloned()
+            .ok_or_else(|| Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", "json_tuple needs a JSON string and at least one key"))?;
         let mut cells = Vec::new();
         for key in &args[1..] {
             let value = crate::json::build(self, crate::json::TUPLE_FIELD, vec![json.clone(), key.clone()])?;
@@ -181,9 +161,7 @@ impl Analyzer<'_> {
         let width = cells.len().max(1);
         let result = list_of(struct_of(fields.clone()));
         let target = result.clone();
-        let made = self.call("json_tuple", "", result, &cells, move |rows: Rows| {
-            nested::stacked(rows.args, rows.len, width, &target)
-        });
+        let made = self.call("json_tuple", "", result, &cells, move |rows: Rows| nested::stacked(rows.args, rows.len, width, &target));
         Ok((made, fields))
     }
 }

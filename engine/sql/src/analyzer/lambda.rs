@@ -26,8 +26,6 @@ pub struct Lambda {
     pub ty: DataType,
     /// What it uses of the row around it; to be passed to the function as arguments.
     pub captures: Vec<Typed>,
-    /// How many variables it has.
-    pub variables: usize,
     schema: SchemaRef,
     body: Arc<dyn PhysicalExpr>,
     /// Tells two bodies apart.
@@ -62,13 +60,7 @@ pub fn arity(lambda: &LambdaFunction) -> usize {
 impl Analyzer<'_> {
     /// Analyses and compiles a lambda for parameters of the given types. The
     /// result is cast to `want` if given.
-    pub(crate) fn lambda(
-        &self,
-        lambda: &LambdaFunction,
-        types: &[DataType],
-        want: Option<&DataType>,
-        cx: &Cx,
-    ) -> Result<Lambda> {
+    pub(crate) fn lambda(&self, lambda: &LambdaFunction, types: &[DataType], want: Option<&DataType>, cx: &Cx) -> Result<Lambda> {
         if lambda.params.len() != types.len() {
             return Err(Error::config(
                 "INVALID_LAMBDA_FUNCTION_CALL.NUM_ARGS_MISMATCH",
@@ -88,26 +80,14 @@ impl Analyzer<'_> {
                 hidden: false,
             })
             .collect();
-        let variables: Vec<Field> =
-            cols.iter().map(|c| Field::new(&c.column.name, c.ty.clone(), true)).collect();
+        let variables: Vec<Field> = cols.iter().map(|c| Field::new(&c.column.name, c.ty.clone(), true)).collect();
         let scope = Scope { cols };
         // Captures of an outer lambda are columns of its body, found through its own scope.
         let captures = RefCell::new(Vec::new());
-        let around = Scope {
-            cols: cx
-                .scope
-                .cols
-                .iter()
-                .cloned()
-                .chain(cx.enclosing.iter().flat_map(|e| self.captured_scope(e)))
-                .collect(),
-        };
-        let inner = Cx {
-            scope: &scope,
-            enclosing: Some(Enclosing { scope: &around, captures: &captures }),
-            aggregates: None,
-            clause: cx.clause,
-        };
+        let around =
+            Scope { cols: cx.scope.cols.iter().cloned().chain(cx.enclosing.iter().flat_map(|e| self.captured_scope(e))).collect() };
+        let inner =
+            Cx { scope: &scope, enclosing: Some(Enclosing { scope: &around, captures: &captures }), aggregates: None, clause: cx.clause };
         let mut body = self.expr(&lambda.body, &inner)?;
         if let Some(want) = want {
             body = self.cast(body, want)?;
@@ -129,7 +109,6 @@ impl Analyzer<'_> {
         Ok(Lambda {
             ty: body.ty,
             captures: captured.into_iter().map(|c| c.outer).collect(),
-            variables: types.len(),
             schema,
             key: body_expr.0.to_string(),
             body: physical,

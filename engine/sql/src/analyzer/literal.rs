@@ -37,9 +37,8 @@ pub fn value(value: &Value) -> Result<Typed> {
 }
 
 fn number(text: &str, long: bool) -> Result<Typed> {
-    let out_of_range = |ty: &str| {
-        Error::config("INVALID_NUMERIC_LITERAL_RANGE", format!("numeric literal {text} is outside the valid range for {ty}"))
-    };
+    let out_of_range =
+        |ty: &str| Error::config("INVALID_NUMERIC_LITERAL_RANGE", format!("numeric literal {text} is outside the valid range for {ty}"));
     if long {
         let v: i64 = text.parse().map_err(|_| out_of_range("bigint"))?;
         return Ok(Typed::literal(ScalarValue::Int64(Some(v)), text));
@@ -120,9 +119,7 @@ pub fn negated(typed: &Typed) -> Option<Typed> {
         ScalarValue::Int32(Some(v)) => Typed::literal(ScalarValue::Int32(Some(v.checked_neg()?)), name),
         ScalarValue::Int64(Some(2_147_483_648)) => Typed::int(i32::MIN),
         ScalarValue::Int64(Some(v)) => Typed::literal(ScalarValue::Int64(Some(v.checked_neg()?)), name),
-        ScalarValue::Decimal128(Some(9_223_372_036_854_775_808), _, 0) => {
-            Typed::literal(ScalarValue::Int64(Some(i64::MIN)), name)
-        }
+        ScalarValue::Decimal128(Some(9_223_372_036_854_775_808), _, 0) => Typed::literal(ScalarValue::Int64(Some(i64::MIN)), name),
         ScalarValue::Decimal128(Some(v), p, s) => Typed::literal(ScalarValue::Decimal128(Some(-v), *p, *s), name),
         ScalarValue::Float32(Some(v)) => Typed::literal(ScalarValue::Float32(Some(-v)), name),
         ScalarValue::Float64(Some(v)) => Typed::literal(ScalarValue::Float64(Some(-v)), name),
@@ -146,10 +143,7 @@ pub fn typed_string(ty: &DataType, text: &str, zone: SessionZone, now: i64) -> R
         }
         DataType::Timestamp(_, None) => {
             let v = timestamp_ntz_from_string(text, zone, now).ok_or_else(|| invalid_typed("TIMESTAMP_NTZ", text))?;
-            Typed::literal(
-                ScalarValue::TimestampMicrosecond(Some(v), None),
-                format!("TIMESTAMP_NTZ '{}'", format_timestamp(v)),
-            )
+            Typed::literal(ScalarValue::TimestampMicrosecond(Some(v), None), format!("TIMESTAMP_NTZ '{}'", format_timestamp(v)))
         }
         other => {
             return Err(Error::config(
@@ -165,15 +159,16 @@ fn invalid_typed(ty: &str, text: &str) -> Error {
 }
 
 fn unit(field: &DateTimeField) -> Result<Unit> {
-    Unit::parse(&field.to_string()).ok_or_else(|| {
-        Error::config("PARSE_SYNTAX_ERROR", format!("`{field}` is no unit of an interval"))
-    })
+    Unit::parse(&field.to_string()).ok_or_else(|| Error::config("PARSE_SYNTAX_ERROR", format!("`{field}` is no unit of an interval")))
 }
 
 /// `INTERVAL '1' DAY`, `INTERVAL 90 MINUTES`, `INTERVAL '1 02:03' DAY TO MINUTE`, `INTERVAL '1 day 2 hours'`.
 pub fn interval(literal: &Interval) -> Result<Typed> {
     let bad = |text: &str| {
-        Error::config("INVALID_INTERVAL_FORMAT", format!("`{text}` is no interval; write INTERVAL '1' DAY or INTERVAL '1 02:03:04' DAY TO SECOND"))
+        Error::config(
+            "INVALID_INTERVAL_FORMAT",
+            format!("`{text}` is no interval; write INTERVAL '1' DAY or INTERVAL '1 02:03:04' DAY TO SECOND"),
+        )
     };
     let text = match literal.value.as_ref() {
         Sql::Value(v) => v.value.clone().into_string().unwrap_or_else(|| v.value.to_string()),

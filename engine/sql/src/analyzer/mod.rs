@@ -8,11 +8,13 @@
 
 mod aggregate;
 mod binary;
+mod case;
 mod checks;
 pub mod coerce;
 mod expr;
 mod from;
 mod generate;
+mod group;
 mod lambda;
 mod literal;
 mod names;
@@ -93,6 +95,10 @@ pub struct Relation {
     pub streaming: bool,
     /// Whether a streaming aggregation is below.
     pub aggregated: bool,
+    /// Whether rows were filtered below.
+    pub filtered: bool,
+    /// Whether a column below may fail on a row.
+    pub fallible: bool,
 }
 
 /// A common table expression in scope.

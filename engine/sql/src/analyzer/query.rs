@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::Column;
-use datafusion::logical_expr::{Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, SortExpr};
+use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, Projection, SortExpr};
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr as Sql, GroupByExpr, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, WildcardAdditionalOptions,
+    Distinct, Expr as Sql, GroupByExpr, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, WildcardAdditionalOptions,
 };
 use weir_core::Error;
 
@@ -18,6 +18,7 @@ use super::from::unsupported;
 use super::generate::as_generator;
 use super::{Analyzer, Cte, Finding, Relation, Result, Scope, ScopeCol, Typed, coerce, names};
 use crate::error::from_planning;
+use crate::exec::BarrierNode;
 
 impl Analyzer<'_> {
     /// A whole query.
@@ -83,7 +84,10 @@ impl Analyzer<'_> {
         let mut columns: Vec<Vec<Typed>> = vec![Vec::new(); width];
         for row in rows {
             if row.len() != width {
-                return Err(Error::config("INVALID_INLINE_TABLE.NUM_COLUMNS_MISMATCH", "the rows of VALUES differ in their number of columns"));
+                return Err(Error::config(
+                    "INVALID_INLINE_TABLE.NUM_COLUMNS_MISMATCH",
+                    "the rows of VALUES differ in their number of columns",
+                ));
             }
             for (column, cell) in columns.iter_mut().zip(row.iter()) {
                 column.push(self.expr(cell, &cx)?);
@@ -100,7 +104,7 @@ impl Analyzer<'_> {
             cols.push(scope_col(format!("col{}", index + 1), alias, &cells[0]));
         }
         let plan = project(plan, exprs)?;
-        Ok(Relation { plan, scope: Scope { cols }, streaming: false, aggregated: false })
+        Ok(Relation { plan, scope: Scope { cols }, streaming: false, aggregated: false, filtered: false, fallible: false })
     }
 
     fn set_operation(&self, l: Relation, op: SetOperator, quantifier: SetQuantifier, r: Relation) -> Result<Relation> {
@@ -108,7 +112,11 @@ impl Analyzer<'_> {
         if l.scope.cols.len() != r.scope.cols.len() {
             return Err(Error::config(
                 "NUM_COLUMNS_MISMATCH",
-                format!("{name} needs the same number of columns on both sides, but there are {} and {}", l.scope.cols.len(), r.scope.cols.len()),
+                format!(
+                    "{name} needs the same number of columns on both sides, but there are {} and {}",
+                    l.scope.cols.len(),
+                    r.scope.cols.len()
+                ),
             ));
         }
         match (op, l.streaming, r.streaming) {
@@ -125,7 +133,13 @@ impl Analyzer<'_> {
             types.push(coerce::wider(&a.ty, &b.ty, self.conf.ansi).ok_or_else(|| {
                 Error::config(
                     "INCOMPATIBLE_COLUMN_TYPE",
-                    format!("{name} cannot bring the columns {} ({}) and {} ({}) together", a.name, crate::spark_type_name(&a.ty), b.name, crate::spark_type_name(&b.ty)),
+                    format!(
+                        "{name} cannot bring the columns {} ({}) and {} ({}) together",
+                        a.name,
+                        crate::spark_type_name(&a.ty),
+                        b.name,
+                        crate::spark_type_name(&b.ty)
+                    ),
                 )
             })?);
         }
@@ -172,7 +186,14 @@ impl Analyzer<'_> {
                 hidden: false,
             })
             .collect();
-        Ok(Relation { plan, scope: Scope { cols }, streaming, aggregated: l.aggregated || r.aggregated })
+        Ok(Relation {
+            plan,
+            scope: Scope { cols },
+            streaming,
+            aggregated: l.aggregated || r.aggregated,
+            filtered: l.filtered || r.filtered,
+            fallible: l.fallible || r.fallible,
+        })
     }
 
     fn select(&self, select: &Select, order_by: Option<&OrderBy>) -> Result<Relation> {
@@ -196,7 +217,13 @@ impl Analyzer<'_> {
         if let Some(condition) = &select.selection {
             let cx = Cx::new(&input.scope, "WHERE");
             let condition = self.boolean(self.expr(condition, &cx)?)?;
+            if input.filtered && (input.fallible || condition.fallible) {
+                // Merged with the filter below, it would fail on rows that are filtered out there.
+                let node = BarrierNode { input: input.plan };
+                input.plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
+            }
             input.plan = filter(input.plan, condition.expr)?;
+            input.filtered = true;
         }
         let (input, items) = self.generators(input, &select.projection)?;
         let grouped = match &select.group_by {
@@ -208,9 +235,8 @@ impl Analyzer<'_> {
             }
             GroupByExpr::All(_) => true,
         };
-        let aggregated = grouped
-            || select.having.is_some()
-            || items.iter().any(|i| matches!(i, Item::Sql(sql, _) if contains_aggregate(sql)));
+        let aggregated =
+            grouped || select.having.is_some() || items.iter().any(|i| matches!(i, Item::Sql(sql, _) if contains_aggregate(sql)));
         let (mut relation, mut out, calls_scope) = if aggregated {
             self.grouped(input, select, &items)?
         } else {
@@ -258,6 +284,7 @@ impl Analyzer<'_> {
             return Err(Error::config("PARSE_SYNTAX_ERROR", "the select list is empty"));
         }
         relation.plan = project(relation.plan, exprs)?;
+        relation.fallible |= out.iter().any(|o| o.fallible);
         if let Some(distinct) = &select.distinct {
             match distinct {
                 Distinct::Distinct => {
@@ -265,12 +292,13 @@ impl Analyzer<'_> {
                         self.found(Finding::Distinct);
                     }
                     if visible != cols.len() {
-                        return Err(Error::config("UNRESOLVED_COLUMN.WITH_SUGGESTION", "ORDER BY beside DISTINCT can only use columns of the select list"));
+                        return Err(Error::config(
+                            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+                            "ORDER BY beside DISTINCT can only use columns of the select list",
+                        ));
                     }
-                    relation.plan = LogicalPlanBuilder::from(relation.plan)
-                        .distinct()
-                        .and_then(LogicalPlanBuilder::build)
-                        .map_err(from_planning)?;
+                    relation.plan =
+                        LogicalPlanBuilder::from(relation.plan).distinct().and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
                 }
                 Distinct::All => {}
                 Distinct::On(_) => return Err(unsupported("DISTINCT ON", "use row_number where the table is read")),
@@ -353,14 +381,15 @@ impl Analyzer<'_> {
             match value.integer().map(usize::try_from) {
                 Some(Ok(n)) => Ok(Some(n)),
                 _ if matches!(sql, Sql::Identifier(i) if i.value.eq_ignore_ascii_case("all")) => Ok(None),
-                _ => Err(Error::config("INVALID_LIMIT_LIKE_EXPRESSION.IS_NEGATIVE", format!("LIMIT and OFFSET need a number that is not negative, but got {sql}"))),
+                _ => Err(Error::config(
+                    "INVALID_LIMIT_LIKE_EXPRESSION.IS_NEGATIVE",
+                    format!("LIMIT and OFFSET need a number that is not negative, but got {sql}"),
+                )),
             }
         };
         let (fetch, skip) = (count(limit)?, count(offset)?.unwrap_or(0));
-        relation.plan = LogicalPlanBuilder::from(relation.plan)
-            .limit(skip, fetch)
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(from_planning)?;
+        relation.plan =
+            LogicalPlanBuilder::from(relation.plan).limit(skip, fetch).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
         Ok(relation)
     }
 
@@ -406,7 +435,7 @@ impl Analyzer<'_> {
         Ok((input, items))
     }
 
-    fn item(&self, item: &Item, scope: &Scope, calls: Option<&RefCell<Vec<AggregateCall>>>) -> Result<Vec<Typed>> {
+    pub(super) fn item(&self, item: &Item, scope: &Scope, calls: Option<&RefCell<Vec<AggregateCall>>>) -> Result<Vec<Typed>> {
         match item {
             Item::Sql(sql, alias) => {
                 let cx = Cx { scope, enclosing: None, aggregates: calls, clause: "SELECT" };
@@ -442,10 +471,8 @@ impl Analyzer<'_> {
             }
         };
         if let Some(except) = &options.opt_except {
-            let names: Vec<String> = std::iter::once(&except.first_element)
-                .chain(&except.additional_elements)
-                .map(|i| i.value.to_lowercase())
-                .collect();
+            let names: Vec<String> =
+                std::iter::once(&except.first_element).chain(&except.additional_elements).map(|i| i.value.to_lowercase()).collect();
             for name in &names {
                 if !out.iter().any(|o| o.name.to_lowercase() == *name) {
                     return Err(scope.unresolved(std::slice::from_ref(name)));
@@ -482,141 +509,13 @@ impl Analyzer<'_> {
         };
         fields.iter().map(|f| Ok(self.field(value.clone(), f.name())?.named(f.name()))).collect()
     }
-
-    fn grouped(&self, input: Relation, select: &Select, items: &[Item]) -> Result<(Relation, Vec<Typed>, Option<Grouped>)> {
-        if items.iter().any(|i| matches!(i, Item::Columns(_))) {
-            return Err(Error::config("UNSUPPORTED_GENERATOR.NESTED_IN_EXPRESSIONS", "a generator beside aggregation is not supported; put one of them into a subquery"));
-        }
-        let calls = RefCell::new(Vec::new());
-        let mut analysed = Vec::new();
-        for item in items {
-            analysed.extend(self.item(item, &input.scope, Some(&calls))?);
-        }
-        let mut groups: Vec<(Typed, String)> = Vec::new();
-        match &select.group_by {
-            GroupByExpr::Expressions(exprs, _) => {
-                for sql in exprs {
-                    if matches!(sql, Sql::Rollup(_) | Sql::Cube(_) | Sql::GroupingSets(_)) {
-                        return Err(unsupported("GROUP BY with ROLLUP, CUBE or GROUPING SETS", "group by each level on its own"));
-                    }
-                    let value = self.group_key(sql, &input.scope, items, &analysed)?;
-                    if !groups.iter().any(|(g, _)| g.expr == value.expr) {
-                        groups.push((value, self.fresh("grp")));
-                    }
-                }
-            }
-            GroupByExpr::All(_) => {
-                for (item, value) in items.iter().zip(&analysed) {
-                    if matches!(item, Item::Sql(sql, _) if !contains_aggregate(sql)) {
-                        groups.push((value.clone(), self.fresh("grp")));
-                    }
-                }
-            }
-        }
-        if input.streaming {
-            self.found(Finding::Aggregation);
-        }
-        let out = analysed
-            .into_iter()
-            .map(|v| self.over_groups(v, &groups, &input.scope))
-            .collect::<Result<Vec<_>>>()?;
-        let having = match &select.having {
-            Some(having) => {
-                let having = replace_aliases(having, items);
-                let cx = Cx { scope: &input.scope, enclosing: None, aggregates: Some(&calls), clause: "HAVING" };
-                let value = self.boolean(self.expr(&having, &cx)?)?;
-                Some(self.over_groups(value, &groups, &input.scope)?)
-            }
-            None => None,
-        };
-        let grouped = Grouped { input: input.scope.clone(), groups, calls, having };
-        Ok((Relation { aggregated: true, ..input }, out, Some(grouped)))
-    }
-
-    fn group_key(&self, sql: &Sql, scope: &Scope, items: &[Item], analysed: &[Typed]) -> Result<Typed> {
-        if let Sql::Value(v) = sql
-            && let Ok(position) = v.value.to_string().parse::<usize>()
-        {
-            return analysed.get(position.wrapping_sub(1)).cloned().ok_or_else(|| {
-                Error::config("GROUP_BY_POS_OUT_OF_RANGE", format!("GROUP BY position {position} is not in the select list"))
-            });
-        }
-        match self.expr(sql, &Cx::new(scope, "GROUP BY")) {
-            Ok(value) => Ok(value),
-            Err(error) => {
-                if let Sql::Identifier(name) = sql {
-                    let by_alias = items.iter().zip(analysed).find_map(|(item, value)| match item {
-                        Item::Sql(_, Some(alias)) if alias.eq_ignore_ascii_case(&name.value) => Some(value.clone()),
-                        _ => None,
-                    });
-                    if let Some(value) = by_alias {
-                        return Ok(value);
-                    }
-                }
-                Err(error)
-            }
-        }
-    }
 }
 
 /// An item of the select list.
-enum Item<'q> {
+pub(super) enum Item<'q> {
     Sql(&'q Sql, Option<String>),
     Star(Option<&'q ObjectName>, &'q WildcardAdditionalOptions),
     Columns(Vec<ScopeCol>),
-}
-
-/// An aggregation whose calls are still being collected.
-struct Grouped {
-    input: Scope,
-    groups: Vec<(Typed, String)>,
-    calls: RefCell<Vec<AggregateCall>>,
-    having: Option<Typed>,
-}
-
-impl Grouped {
-    fn analyse(&self, analyzer: &Analyzer, sql: &Sql) -> Result<Typed> {
-        let cx = Cx { scope: &self.input, enclosing: None, aggregates: Some(&self.calls), clause: "ORDER BY" };
-        let value = analyzer.expr(sql, &cx)?;
-        analyzer.over_groups(value, &self.groups, &self.input)
-    }
-
-    fn plan(self, analyzer: &Analyzer, input: LogicalPlan) -> Result<LogicalPlan> {
-        let groups: Vec<Expr> = self
-            .groups
-            .iter()
-            .map(|(g, name)| analyzer.comparable(g.clone()).expr.alias(name))
-            .collect();
-        let mut calls: Vec<Expr> = self.calls.into_inner().into_iter().map(|c| c.expr.alias(c.name)).collect();
-        if groups.is_empty() && calls.is_empty() {
-            let count = datafusion::functions_aggregate::count::count_all();
-            calls.push(count.alias(analyzer.fresh("agg")));
-        }
-        let plan = Aggregate::try_new(Arc::new(input), groups, calls).map(LogicalPlan::Aggregate).map_err(from_planning)?;
-        match self.having {
-            Some(having) => filter(plan, having.expr),
-            None => Ok(plan),
-        }
-    }
-}
-
-fn replace_aliases(having: &Sql, items: &[Item]) -> Sql {
-    let mut having = having.clone();
-    let _ = datafusion::sql::sqlparser::ast::visit_expressions_mut(&mut having, |e| {
-        if let Sql::Identifier(name) = e {
-            for item in items {
-                if let Item::Sql(sql, Some(alias)) = item
-                    && alias.eq_ignore_ascii_case(&name.value)
-                    && contains_aggregate(sql)
-                {
-                    *e = Sql::Nested(Box::new((*sql).clone()));
-                    break;
-                }
-            }
-        }
-        std::ops::ControlFlow::<()>::Continue(())
-    });
-    having
 }
 
 fn scope_col(name: String, alias: String, value: &Typed) -> ScopeCol {
@@ -637,7 +536,11 @@ fn name_columns(made: &mut [ScopeCol], aliases: &[datafusion::sql::sqlparser::as
     if aliases.len() != made.len() {
         return Err(Error::config(
             "UDTF_ALIAS_NUMBER_MISMATCH",
-            format!("the number of aliases does not match the number of columns that the generator makes: {} and {}", aliases.len(), made.len()),
+            format!(
+                "the number of aliases does not match the number of columns that the generator makes: {} and {}",
+                aliases.len(),
+                made.len()
+            ),
         ));
     }
     for (col, alias) in made.iter_mut().zip(aliases) {
@@ -653,11 +556,11 @@ fn order_keys(order_by: &OrderBy) -> Result<Vec<OrderByExpr>> {
     }
 }
 
-fn project(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
+pub(super) fn project(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
     Projection::try_new(exprs, Arc::new(plan)).map(LogicalPlan::Projection).map_err(from_planning)
 }
 
-fn filter(plan: LogicalPlan, condition: Expr) -> Result<LogicalPlan> {
+pub(super) fn filter(plan: LogicalPlan, condition: Expr) -> Result<LogicalPlan> {
     Filter::try_new(condition, Arc::new(plan)).map(LogicalPlan::Filter).map_err(from_planning)
 }
 

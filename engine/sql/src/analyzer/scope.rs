@@ -74,7 +74,8 @@ pub enum Resolved {
 impl Scope {
     /// Finds the column that the first parts of a dotted name stand for.
     pub fn resolve(&self, parts: &[String], case_sensitive: bool) -> Result<Resolved> {
-        let same = |a: &str, b: &str| if case_sensitive { a == b } else { a.eq_ignore_ascii_case(b) || a.to_lowercase() == b.to_lowercase() };
+        let same =
+            |a: &str, b: &str| if case_sensitive { a == b } else { a.eq_ignore_ascii_case(b) || a.to_lowercase() == b.to_lowercase() };
         for taken in [2_usize, 1] {
             if parts.len() < taken {
                 continue;
@@ -115,11 +116,8 @@ impl Scope {
     /// The error for a name that no column has, with the nearest names.
     pub fn unresolved(&self, parts: &[String]) -> Error {
         let wanted = parts.join(".").to_lowercase();
-        let mut ranked: Vec<(usize, String)> = self
-            .cols
-            .iter()
-            .map(|c| (strsim::damerau_levenshtein(&wanted, &c.name.to_lowercase()), c.display()))
-            .collect();
+        let mut ranked: Vec<(usize, String)> =
+            self.cols.iter().map(|c| (strsim::damerau_levenshtein(&wanted, &c.name.to_lowercase()), c.display())).collect();
         ranked.sort();
         ranked.dedup();
         let name = format!("`{}`", parts.join("`.`"));

@@ -7,14 +7,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use weir_core::Error;
 
-use super::expr::{Cx, negation};
+use super::case::negation;
+use super::expr::Cx;
 use super::lambda::as_lambda;
 use super::{Analyzer, Finding, Result, Typed, generate};
 use crate::functions;
 
 /// Functions whose first argument may be a unit written as a bare word.
-const UNIT_FIRST: &[&str] =
-    &["timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff", "timediff"];
+const UNIT_FIRST: &[&str] = &["timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff", "timediff"];
 
 impl Analyzer<'_> {
     /// A function call.
@@ -38,22 +38,23 @@ impl Analyzer<'_> {
             ));
         }
         let lambdas = match &function.args {
-            FunctionArguments::List(list) => list
-                .args
-                .iter()
-                .any(|a| matches!(a, FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) if as_lambda(e).is_some())),
+            FunctionArguments::List(list) => {
+                list.args.iter().any(|a| matches!(a, FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) if as_lambda(e).is_some()))
+            }
             _ => false,
         };
         if lambdas {
             let args = raw_args(function)?;
-            return functions::higher_order::build(self, &name, &args, cx)
-                .unwrap_or_else(|| Err(unresolved_routine(&name)));
+            return functions::higher_order::build(self, &name, &args, cx).unwrap_or_else(|| Err(unresolved_routine(&name)));
         }
         if super::aggregate::is_aggregate(&name) {
             return self.aggregate_call(&name, function, cx);
         }
         if function.filter.is_some() {
-            return Err(Error::config("INVALID_SQL_SYNTAX.UNSUPPORTED_FUNCTION_NAME", format!("FILTER needs an aggregate function, {name} is none")));
+            return Err(Error::config(
+                "INVALID_SQL_SYNTAX.UNSUPPORTED_FUNCTION_NAME",
+                format!("FILTER needs an aggregate function, {name} is none"),
+            ));
         }
         if name == "session_window" {
             // Only a stream can have sessions, and the checks refuse the plan; its type is all that is needed.
@@ -213,15 +214,7 @@ impl Analyzer<'_> {
         }
     }
 
-    fn pattern(
-        &self,
-        name: &str,
-        expr: &Sql,
-        pattern: &Sql,
-        escape: Option<&ValueWithSpan>,
-        negated: bool,
-        cx: &Cx,
-    ) -> Result<Typed> {
+    fn pattern(&self, name: &str, expr: &Sql, pattern: &Sql, escape: Option<&ValueWithSpan>, negated: bool, cx: &Cx) -> Result<Typed> {
         let mut args = vec![self.expr(expr, cx)?, self.expr(pattern, cx)?];
         let mut shown = format!("{} {} {}", args[0].name, name.to_uppercase(), args[1].name);
         if let Some(escape) = escape {
@@ -260,10 +253,7 @@ pub fn raw_args(function: &Function) -> Result<Vec<&Sql>> {
 
 /// The error for a function that does not exist, with the nearest name.
 pub fn unresolved_routine(name: &str) -> Error {
-    let nearest = functions::names()
-        .into_iter()
-        .map(|n| (strsim::damerau_levenshtein(name, &n), n))
-        .min();
+    let nearest = functions::names().into_iter().map(|n| (strsim::damerau_levenshtein(name, &n), n)).min();
     let hint = match nearest {
         Some((distance, nearest)) if distance <= name.len().div_ceil(2) => format!("; did you mean `{nearest}`?"),
         _ => String::new(),

@@ -15,9 +15,7 @@ pub fn can_cast(from: &DataType, to: &DataType, mode: CastMode) -> bool {
     match (from, to) {
         (_, DataType::Null) => false,
         (_, DataType::Utf8) => true,
-        (DataType::Utf8, t) => {
-            is_numeric(t) || is_datetime(t) || matches!(t, DataType::Boolean | DataType::Binary) || is_interval(t)
-        }
+        (DataType::Utf8, t) => is_numeric(t) || is_datetime(t) || matches!(t, DataType::Boolean | DataType::Binary) || is_interval(t),
         (DataType::Binary, _) => false,
         (f, DataType::Binary) => !ansi && matches!(f, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64),
         (f, t) if is_numeric(f) && is_numeric(t) => true,

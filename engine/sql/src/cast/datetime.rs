@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int8Array, Int16Array,
-    Int32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
+    StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::DataType;
 use chrono::{Datelike, NaiveDate};
@@ -85,8 +85,7 @@ fn read(text: &str, zone_allowed: bool) -> Option<Read> {
     let bytes = text.as_bytes();
     let mut at = 0;
     let mut days = None;
-    let time_only = bytes.first() == Some(&b'T')
-        || bytes.iter().take(3).position(|b| *b == b':').is_some_and(|p| p > 0);
+    let time_only = bytes.first() == Some(&b'T') || bytes.iter().take(3).position(|b| *b == b':').is_some_and(|p| p > 0);
     if !time_only {
         let negative = match bytes.first() {
             Some(b'-') => {
@@ -262,11 +261,8 @@ pub fn to_datetime(array: &ArrayRef, to: &DataType, cast: Cast) -> Result<ArrayR
                 out.push(match s {
                     None => None,
                     Some(s) => {
-                        let value = if instants {
-                            timestamp_from_string(s, cast.zone, 0)
-                        } else {
-                            timestamp_ntz_from_string(s, cast.zone, 0)
-                        };
+                        let value =
+                            if instants { timestamp_from_string(s, cast.zone, 0) } else { timestamp_ntz_from_string(s, cast.zone, 0) };
                         match value.filter(|_| !is_special(s)) {
                             Some(v) => Some(v),
                             None => cast.invalid(s, &from, to)?,
@@ -320,13 +316,10 @@ fn seconds(array: &ArrayRef, to: &DataType, cast: Cast) -> Result<Vec<Option<i64
         DataType::Int32 => integers!(Int32Array),
         DataType::Int64 => integers!(Int64Array),
         DataType::Boolean => downcast::<BooleanArray>(array)?.iter().map(|v| v.map(i64::from)).collect(),
-        DataType::Float32 => downcast::<Float32Array>(array)?
-            .iter()
-            .map(|v| v.map_or(Ok(None), |v| float(f64::from(v))))
-            .collect::<Result<_>>()?,
-        DataType::Float64 => {
-            downcast::<Float64Array>(array)?.iter().map(|v| v.map_or(Ok(None), float)).collect::<Result<_>>()?
+        DataType::Float32 => {
+            downcast::<Float32Array>(array)?.iter().map(|v| v.map_or(Ok(None), |v| float(f64::from(v)))).collect::<Result<_>>()?
         }
+        DataType::Float64 => downcast::<Float64Array>(array)?.iter().map(|v| v.map_or(Ok(None), float)).collect::<Result<_>>()?,
         DataType::Decimal128(_, scale) => downcast::<Decimal128Array>(array)?
             .iter()
             .map(|v| v.and_then(|v| rescale(v, *scale, 6)).and_then(|v| i64::try_from(v).ok()))

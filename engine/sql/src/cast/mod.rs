@@ -24,8 +24,7 @@ use crate::udf::downcast;
 use crate::zone::SessionZone;
 
 pub use datetime::{
-    date_from_string, days_to_micros, format_date, format_timestamp, special_instant, timestamp_from_string,
-    timestamp_ntz_from_string,
+    date_from_string, days_to_micros, format_date, format_timestamp, special_instant, timestamp_from_string, timestamp_ntz_from_string,
 };
 pub use decimal::{Read, decimal_from_text, fits, format_decimal, pow10, rescale};
 pub use parse::{boolean_from_string, double_from_string, integer_from_string};
@@ -129,10 +128,7 @@ pub fn cast_array(array: &ArrayRef, to: &DataType, cast: Cast, units: Option<&st
 
 /// The error of a pair of types that has no cast.
 pub fn unsupported(from: &DataType, to: &DataType) -> DataFusionError {
-    spark_error(
-        "DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION",
-        format!("cannot cast {} to {}", spark_type_name(from), spark_type_name(to)),
-    )
+    spark_error("DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION", format!("cannot cast {} to {}", spark_type_name(from), spark_type_name(to)))
 }
 
 fn to_interval(array: &ArrayRef, to: &DataType, cast: Cast, units: Option<&str>) -> Result<ArrayRef> {
@@ -160,11 +156,9 @@ fn to_interval(array: &ArrayRef, to: &DataType, cast: Cast, units: Option<&str>)
             });
         }
         return Ok(match to {
-            DataType::Interval(IntervalUnit::YearMonth) => Arc::new(
-                out.into_iter()
-                    .map(|v| v.and_then(|v| i32::try_from(v).ok()))
-                    .collect::<arrow::array::IntervalYearMonthArray>(),
-            ),
+            DataType::Interval(IntervalUnit::YearMonth) => {
+                Arc::new(out.into_iter().map(|v| v.and_then(|v| i32::try_from(v).ok())).collect::<arrow::array::IntervalYearMonthArray>())
+            }
             DataType::Duration(_) => Arc::new(arrow::array::DurationMicrosecondArray::from(out)),
             _ => return Err(unsupported(from, to)),
         });

@@ -15,12 +15,7 @@ pub fn cast_nested(array: &ArrayRef, to: &DataType, cast: Cast) -> Result<ArrayR
         (DataType::List(_), DataType::List(field)) => {
             let list: &ListArray = downcast(array)?;
             let values = cast_array(list.values(), field.data_type(), cast, None)?;
-            Ok(Arc::new(ListArray::try_new(
-                Arc::clone(field),
-                list.offsets().clone(),
-                values,
-                list.nulls().cloned(),
-            )?))
+            Ok(Arc::new(ListArray::try_new(Arc::clone(field), list.offsets().clone(), values, list.nulls().cloned())?))
         }
         (DataType::Map(..), DataType::Map(entries, sorted)) => {
             let map: &MapArray = downcast(array)?;
@@ -30,13 +25,7 @@ pub fn cast_nested(array: &ArrayRef, to: &DataType, cast: Cast) -> Result<ArrayR
             let keys = cast_array(map.keys(), fields[0].data_type(), cast, None)?;
             let values = cast_array(map.values(), fields[1].data_type(), cast, None)?;
             let pairs = StructArray::try_new(fields.clone(), vec![keys, values], None)?;
-            Ok(Arc::new(MapArray::try_new(
-                Arc::clone(entries),
-                map.offsets().clone(),
-                pairs,
-                map.nulls().cloned(),
-                *sorted,
-            )?))
+            Ok(Arc::new(MapArray::try_new(Arc::clone(entries), map.offsets().clone(), pairs, map.nulls().cloned(), *sorted)?))
         }
         (DataType::Struct(from), DataType::Struct(fields)) if from.len() == fields.len() => {
             let parts: &StructArray = downcast(array)?;

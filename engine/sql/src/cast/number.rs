@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array,
-    Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, IntervalYearMonthArray, StringArray,
-    TimestampMicrosecondArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array, Float64Array,
+    Int8Array, Int16Array, Int32Array, Int64Array, IntervalYearMonthArray, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::Result;
@@ -47,9 +46,7 @@ fn numbers(array: &ArrayRef, to: &DataType, cast: Cast) -> Result<Vec<Option<Num
         DataType::Int32 => integers!(Int32Array),
         DataType::Int64 => integers!(Int64Array),
         DataType::Boolean => integers!(BooleanArray),
-        DataType::Float32 => {
-            downcast::<Float32Array>(array)?.iter().map(|v| v.map(|v| Number::Float(f64::from(v)))).collect()
-        }
+        DataType::Float32 => downcast::<Float32Array>(array)?.iter().map(|v| v.map(|v| Number::Float(f64::from(v)))).collect(),
         DataType::Float64 => downcast::<Float64Array>(array)?.iter().map(|v| v.map(Number::Float)).collect(),
         DataType::Decimal128(_, scale) => {
             downcast::<Decimal128Array>(array)?.iter().map(|v| v.map(|v| Number::Decimal(v, *scale))).collect()
@@ -123,12 +120,7 @@ pub fn to_number(array: &ArrayRef, to: &DataType, cast: Cast) -> Result<ArrayRef
         DataType::Int32 => {
             // Floats saturate at the ends of int in legacy mode.
             if matches!(from, DataType::Float32 | DataType::Float64) && cast.mode == CastMode::Legacy {
-                Arc::new(
-                    values
-                        .into_iter()
-                        .map(|v| v.map(|v| if let Number::Float(f) = v { f as i32 } else { 0 }))
-                        .collect::<Int32Array>(),
-                )
+                Arc::new(values.into_iter().map(|v| v.map(|v| if let Number::Float(f) = v { f as i32 } else { 0 })).collect::<Int32Array>())
             } else {
                 integral!(i32, Int32Array)
             }
@@ -176,7 +168,11 @@ fn integer(number: &Number) -> (Option<i128>, i128) {
 fn narrow(wrapped: i128, number: &Number) -> i64 {
     match number {
         Number::Float(v) if v.abs() < 9.3e18 => {
-            if v.abs() > 2_147_483_647.0 { *v as i64 } else { i64::from(*v as i32) }
+            if v.abs() > 2_147_483_647.0 {
+                *v as i64
+            } else {
+                i64::from(*v as i32)
+            }
         }
         Number::Float(v) => *v as i64,
         _ => wrapped as i64,

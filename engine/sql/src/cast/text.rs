@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, DurationMicrosecondArray, Float32Array, Float64Array,
-    Int8Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, IntervalYearMonthArray, ListArray,
-    MapArray, StringArray, StructArray, TimestampMicrosecondArray, Date32Array, Decimal128Array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array, Float64Array,
+    Int8Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, IntervalYearMonthArray, ListArray, MapArray, StringArray,
+    StructArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::Result;
@@ -21,44 +21,29 @@ pub fn to_strings(array: &ArrayRef, zone: SessionZone, units: Option<&str>) -> R
     Ok(match from {
         DataType::Utf8 => downcast::<StringArray>(array)?.clone(),
         DataType::Null => StringArray::new_null(array.len()),
-        DataType::Boolean => {
-            downcast::<BooleanArray>(array)?.iter().map(|v| v.map(|b| if b { "true" } else { "false" })).collect()
-        }
+        DataType::Boolean => downcast::<BooleanArray>(array)?.iter().map(|v| v.map(|b| if b { "true" } else { "false" })).collect(),
         DataType::Int8 => downcast::<Int8Array>(array)?.iter().map(|v| v.map(|v| v.to_string())).collect(),
         DataType::Int16 => downcast::<Int16Array>(array)?.iter().map(|v| v.map(|v| v.to_string())).collect(),
         DataType::Int32 => downcast::<Int32Array>(array)?.iter().map(|v| v.map(|v| v.to_string())).collect(),
         DataType::Int64 => downcast::<Int64Array>(array)?.iter().map(|v| v.map(|v| v.to_string())).collect(),
         DataType::Float32 => downcast::<Float32Array>(array)?.iter().map(|v| v.map(format_float)).collect(),
         DataType::Float64 => downcast::<Float64Array>(array)?.iter().map(|v| v.map(format_double)).collect(),
-        DataType::Decimal128(_, scale) => downcast::<Decimal128Array>(array)?
-            .iter()
-            .map(|v| v.map(|v| format_decimal(v, *scale)))
-            .collect(),
-        DataType::Date32 => downcast::<Date32Array>(array)?.iter().map(|v| v.map(format_date)).collect(),
-        DataType::Timestamp(_, Some(_)) => downcast::<TimestampMicrosecondArray>(array)?
-            .iter()
-            .map(|v| v.map(|v| format_timestamp(zone.to_local(v))))
-            .collect(),
-        DataType::Timestamp(_, None) => {
-            downcast::<TimestampMicrosecondArray>(array)?.iter().map(|v| v.map(format_timestamp)).collect()
+        DataType::Decimal128(_, scale) => {
+            downcast::<Decimal128Array>(array)?.iter().map(|v| v.map(|v| format_decimal(v, *scale))).collect()
         }
-        DataType::Binary => downcast::<BinaryArray>(array)?
-            .iter()
-            .map(|v| v.map(|b| String::from_utf8_lossy(b)))
-            .collect(),
+        DataType::Date32 => downcast::<Date32Array>(array)?.iter().map(|v| v.map(format_date)).collect(),
+        DataType::Timestamp(_, Some(_)) => {
+            downcast::<TimestampMicrosecondArray>(array)?.iter().map(|v| v.map(|v| format_timestamp(zone.to_local(v)))).collect()
+        }
+        DataType::Timestamp(_, None) => downcast::<TimestampMicrosecondArray>(array)?.iter().map(|v| v.map(format_timestamp)).collect(),
+        DataType::Binary => downcast::<BinaryArray>(array)?.iter().map(|v| v.map(|b| String::from_utf8_lossy(b))).collect(),
         DataType::Duration(_) => {
             let (first, last) = units.and_then(interval::units_of).unwrap_or((Unit::Day, Unit::Second));
-            downcast::<DurationMicrosecondArray>(array)?
-                .iter()
-                .map(|v| v.map(|v| interval::format(v, first, last)))
-                .collect()
+            downcast::<DurationMicrosecondArray>(array)?.iter().map(|v| v.map(|v| interval::format(v, first, last))).collect()
         }
         DataType::Interval(IntervalUnit::YearMonth) => {
             let (first, last) = units.and_then(interval::units_of).unwrap_or((Unit::Year, Unit::Month));
-            downcast::<IntervalYearMonthArray>(array)?
-                .iter()
-                .map(|v| v.map(|v| interval::format(i64::from(v), first, last)))
-                .collect()
+            downcast::<IntervalYearMonthArray>(array)?.iter().map(|v| v.map(|v| interval::format(i64::from(v), first, last))).collect()
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => downcast::<IntervalMonthDayNanoArray>(array)?
             .iter()
@@ -98,15 +83,13 @@ pub fn to_strings(array: &ArrayRef, zone: SessionZone, units: Option<&str>) -> R
         }
         DataType::Struct(_) => {
             let fields: &StructArray = downcast(array)?;
-            let columns: Vec<StringArray> =
-                fields.columns().iter().map(|c| to_strings(c, zone, None)).collect::<Result<_>>()?;
+            let columns: Vec<StringArray> = fields.columns().iter().map(|c| to_strings(c, zone, None)).collect::<Result<_>>()?;
             (0..fields.len())
                 .map(|row| {
                     if fields.is_null(row) {
                         return None;
                     }
-                    let parts: Vec<_> =
-                        columns.iter().map(|c| if c.is_null(row) { "null" } else { c.value(row) }).collect();
+                    let parts: Vec<_> = columns.iter().map(|c| if c.is_null(row) { "null" } else { c.value(row) }).collect();
                     Some(format!("{{{}}}", parts.join(", ")))
                 })
                 .collect()
@@ -133,11 +116,7 @@ fn format_calendar(months: i32, days: i32, micros: i64) -> String {
         let sign = if rest < 0 { "-" } else { "" };
         let abs = rest.unsigned_abs();
         let fraction = format!(".{:06}", abs % 1_000_000);
-        parts.push(format!(
-            "{sign}{}{} seconds",
-            abs / 1_000_000,
-            fraction.trim_end_matches('0').trim_end_matches('.')
-        ));
+        parts.push(format!("{sign}{}{} seconds", abs / 1_000_000, fraction.trim_end_matches('0').trim_end_matches('.')));
     }
     if parts.is_empty() { "0 seconds".to_owned() } else { parts.join(" ") }
 }

@@ -22,12 +22,12 @@ use crate::conf::SqlConf;
 use crate::planned::{Arg, Planned, Session};
 
 /// The functions of this family, in lower case.
-pub const NAMES: [&str; 64] = [
+pub const NAMES: [&str; 65] = [
     "add_months", "convert_timezone", "current_timezone", "date_add", "date_diff", "date_format", "date_from_unix_date", "date_part",
     "date_sub", "date_trunc", "dateadd", "datediff", "datepart", "day", "dayname", "dayofmonth", "dayofweek", "dayofyear", "extract",
     "from_unixtime", "from_utc_timestamp", "hour", "last_day", "make_date", "make_dt_interval", "make_interval", "make_timestamp",
     "make_timestamp_ltz", "make_timestamp_ntz", "make_ym_interval", "minute", "month", "monthname", "months_between", "next_day",
-    "quarter", "second", "timestamp_micros", "timestamp_millis", "timestamp_seconds", "timestampadd", "timestampdiff", "to_date",
+    "quarter", "second", "timediff", "timestamp_micros", "timestamp_millis", "timestamp_seconds", "timestampadd", "timestampdiff", "to_date",
     "to_timestamp", "to_timestamp_ltz", "to_timestamp_ntz", "to_unix_timestamp", "to_utc_timestamp", "trunc", "try_make_timestamp",
     "try_make_timestamp_ltz", "try_make_timestamp_ntz", "try_to_date", "try_to_timestamp", "unix_date", "unix_micros", "unix_millis",
     "unix_seconds", "unix_timestamp", "weekday", "weekofyear", "window", "window_time", "year",
@@ -46,6 +46,10 @@ pub fn plan(name: &str, args: &[Arg], conf: &SqlConf) -> Option<Result<Planned, 
 
 /// Builds the call of one of `NAMES` for the analyzer.
 pub(crate) fn build(analyzer: &crate::analyzer::Analyzer<'_>, name: &str, args: Vec<crate::analyzer::Typed>) -> Result<crate::analyzer::Typed, Error> {
+    if name == "unix_timestamp" && args.is_empty() {
+        // The seconds of the batch's clock, which the analyzer has.
+        return crate::planned::build(analyzer, plan, name, vec![analyzer.now()]);
+    }
     crate::planned::build(analyzer, plan, name, args)
 }
 

@@ -31,13 +31,13 @@ pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result
         })),
         ("next_day", [_, _]) => Ok(next_day(session)),
         ("timestampadd" | "dateadd" | "date_add", [unit, _, source]) => timestamp_add(unit, source, session),
-        ("timestampdiff" | "datediff" | "date_diff", [unit, start, end]) => timestamp_diff(unit, start, end, session),
+        ("timestampdiff" | "timediff" | "datediff" | "date_diff", [unit, start, end]) => timestamp_diff(unit, start, end, session),
         ("date_add" | "dateadd" | "date_sub" | "date_diff" | "datediff" | "add_months" | "next_day", _) => {
             Err(wrong_count(name, "2", args.len()))
         }
         ("months_between", _) => Err(wrong_count(name, "[2, 3]", args.len())),
         ("last_day", _) => Err(wrong_count(name, "1", args.len())),
-        ("timestampadd" | "timestampdiff", _) => Err(wrong_count(name, "3", args.len())),
+        ("timestampadd" | "timestampdiff" | "timediff", _) => Err(wrong_count(name, "3", args.len())),
         _ => return None,
     })
 }
@@ -112,7 +112,7 @@ fn weekday(name: &str) -> Option<u32> {
     const NAMES: [&str; 7] = ["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"];
     let name = name.trim().to_ascii_uppercase();
     let fits = |full: &&str| name == *full || name == full[..2] || name == full[..3];
-    NAMES.iter().position(|full| fits(full)).map(|index| index as u32 + 1)
+    NAMES.iter().position(fits).map(|index| index as u32 + 1)
 }
 
 /// A unit of `timestampadd` and `timestampdiff`.

@@ -18,8 +18,7 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
-    SendableRecordBatchStream, collect,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream, collect,
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -101,10 +100,7 @@ impl ExecutionPlan for CacheExec {
         vec![]
     }
 
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
+    fn apply_expressions(&self, _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
 
@@ -116,10 +112,7 @@ impl ExecutionPlan for CacheExec {
         Ok(self)
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
 
@@ -137,9 +130,7 @@ impl ExecutionPlan for CacheExec {
             *kept.lock() = Some(Arc::clone(&rows));
             Ok(rows)
         };
-        let stream = futures::stream::once(rows)
-            .map_ok(|rows| futures::stream::iter(rows.as_ref().clone()).map(Ok))
-            .try_flatten();
+        let stream = futures::stream::once(rows).map_ok(|rows| futures::stream::iter(rows.as_ref().clone()).map(Ok)).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), stream)))
     }
 }

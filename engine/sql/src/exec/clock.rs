@@ -53,9 +53,7 @@ pub fn bind_batch_time(plan: LogicalPlan, clock: &Arc<BatchTime>) -> Result<Logi
     plan.transform_up(|node| {
         node.map_expressions(|expr| {
             expr.transform_up(|expr| match &expr {
-                Expr::ScalarFunction(call) if call.func.name() == NAME => {
-                    Ok(Transformed::yes(batch_time_expr(clock)))
-                }
+                Expr::ScalarFunction(call) if call.func.name() == NAME => Ok(Transformed::yes(batch_time_expr(clock))),
                 _ => Ok(Transformed::no(expr)),
             })
         })

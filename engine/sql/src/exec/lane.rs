@@ -42,11 +42,7 @@ pub(crate) fn base_state(conf: &SqlConf, lane: Option<Arc<LaneState>>) -> Sessio
     if let Some(lane) = lane {
         config = config.with_extension(lane);
     }
-    SessionStateBuilder::new()
-        .with_default_features()
-        .with_config(config)
-        .with_query_planner(Arc::new(WeirQueryPlanner))
-        .build()
+    SessionStateBuilder::new().with_default_features().with_config(config).with_query_planner(Arc::new(WeirQueryPlanner)).build()
 }
 
 /// The optimised logical plan.
@@ -88,12 +84,7 @@ impl Lane {
         // A batch that failed half way may have left observations behind.
         self.finish_batch()?;
         if self.physical.is_none() || self.query.has_statics {
-            let plan = self
-                .state
-                .query_planner()
-                .create_physical_plan(&self.logical, &self.state)
-                .await
-                .map_err(from_datafusion)?;
+            let plan = self.state.query_planner().create_physical_plan(&self.logical, &self.state).await.map_err(from_datafusion)?;
             self.physical = Some(plan);
         }
         Ok(())
@@ -102,9 +93,11 @@ impl Lane {
     /// Runs one slice of one stream, which has the required columns in the order
     /// of `CompiledQuery::required_columns`; the other streams are empty.
     pub async fn execute(&mut self, stream: usize, input: RecordBatch) -> Result<Vec<RecordBatch>> {
-        let slot = self.shared.slots.get(stream).ok_or_else(|| {
-            Error::config("WEIR_UNKNOWN_STREAM", format!("the query has no stream number {stream}"))
-        })?;
+        let slot = self
+            .shared
+            .slots
+            .get(stream)
+            .ok_or_else(|| Error::config("WEIR_UNKNOWN_STREAM", format!("the query has no stream number {stream}")))?;
         let input = self.query.canonical_input(stream, input)?;
         slot.put(Some(input));
         let result = self.run().await;
@@ -113,16 +106,11 @@ impl Lane {
     }
 
     async fn run(&self) -> Result<Vec<RecordBatch>> {
-        let plan = self.physical.as_ref().ok_or_else(|| {
-            Error::config("WEIR_LANE_NOT_STARTED", "a slice was executed before begin_batch")
-        })?;
+        let plan =
+            self.physical.as_ref().ok_or_else(|| Error::config("WEIR_LANE_NOT_STARTED", "a slice was executed before begin_batch"))?;
         let fresh = reset_plan_states(Arc::clone(plan)).map_err(from_datafusion)?;
         let batches = collect(fresh, Arc::clone(&self.context)).await.map_err(from_datafusion)?;
-        batches
-            .into_iter()
-            .filter(|b| b.num_rows() > 0)
-            .map(|b| self.query.named(b).map_err(from_datafusion))
-            .collect()
+        batches.into_iter().filter(|b| b.num_rows() > 0).map(|b| self.query.named(b).map_err(from_datafusion)).collect()
     }
 
     /// Ends a batch: what this lane observed in it.
@@ -135,11 +123,57 @@ impl Lane {
             .map(|(accumulators, observer)| accumulators.take(observer))
             .collect::<datafusion::common::Result<Vec<_>>>()
             .map_err(from_datafusion)?;
-        Ok(ObservedPartial { states })
+        Ok(ObservedPartial { states, query: Arc::clone(&self.query) })
     }
 
     /// The columns of the results.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.query.schema)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+
+    use super::*;
+    use crate::{OutputMode, QueryText, StreamInput, compile};
+
+    fn kept_metrics(lane: &Lane) -> usize {
+        let mut kept = 0;
+        lane.physical
+            .as_ref()
+            .unwrap()
+            .apply(|node| {
+                kept += node.metrics().map_or(0, |m| m.iter().count());
+                Ok(TreeNodeRecursion::Continue)
+            })
+            .unwrap();
+        kept
+    }
+
+    #[tokio::test]
+    async fn runs_leave_nothing_in_the_cached_plan() {
+        let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8, true), Field::new("v", DataType::Int64, true)]));
+        let stream = StreamInput { name: "s".into(), schema: Arc::clone(&schema) };
+        let text = QueryText {
+            sql: "SELECT k, explode(array(v, v + 1)) AS w FROM s WHERE v > 0 UNION ALL SELECT upper(k), v FROM s".into(),
+            ..QueryText::default()
+        };
+        let query = compile(&SqlConf::default(), vec![stream], vec![], &text, OutputMode::Append).unwrap();
+        let mut lane = query.lane().unwrap();
+        let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(vec!["a", "b"])), Arc::new(Int64Array::from(vec![1, -1]))];
+        let input = RecordBatch::try_new(schema, columns).unwrap();
+        let mut after = Vec::new();
+        for batch in 0..200 {
+            lane.begin_batch(batch).await.unwrap();
+            let rows: usize = lane.execute(0, input.clone()).await.unwrap().iter().map(RecordBatch::num_rows).sum();
+            assert_eq!(rows, 4);
+            after.push(kept_metrics(&lane));
+        }
+        assert_eq!(after.first(), after.last());
     }
 }

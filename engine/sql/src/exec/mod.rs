@@ -4,6 +4,7 @@
 //! runs: the slots that hold the input, the clock, the accumulators. They reach
 //! the plan through the session's extension `LaneState` when it is planned.
 
+mod barrier;
 mod cache;
 mod clock;
 mod lane;
@@ -11,9 +12,10 @@ mod observe;
 mod planner;
 mod slot;
 
-pub use clock::{BatchTime, batch_time_expr, bind_batch_time};
+pub use barrier::BarrierNode;
+pub use cache::StaticTable;
+pub use clock::{BatchTime, batch_time_expr};
 pub use lane::Lane;
 pub(crate) use lane::{base_state, optimize};
 pub use observe::{AggregateSpec, ObserveNode, ObservedPartial, Observer, merge_observed};
-pub use slot::{LaneState, StreamTable};
-pub use cache::StaticTable;
+pub use slot::StreamTable;

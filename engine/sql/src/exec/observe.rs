@@ -6,7 +6,7 @@
 //! computed from the merged values.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{DFSchema, DFSchemaRef, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Accumulator, Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_planner::create_aggregate_expr_and_maybe_filter;
+use datafusion::physical_expr::aggregate::{AggregateFunctionExpr, LoweredAggregateBuilder};
 use parking_lot::Mutex;
 use weir_core::Error;
 
+use crate::compile::Compiled;
 use crate::conf::SqlConf;
 use crate::error::from_datafusion;
 
@@ -108,10 +109,18 @@ impl UserDefinedLogicalNodeCore for ObserveNode {
     }
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
-        let input = inputs
-            .pop()
-            .ok_or_else(|| DataFusionError::Internal("an observation needs an input".to_owned()))?;
+        let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("an observation needs an input".to_owned()))?;
         Ok(Self { input, index: self.index, aggregates: exprs })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let mut needed: BTreeSet<usize> = output_columns.iter().copied().collect();
+        for expr in &self.aggregates {
+            for column in expr.column_refs() {
+                needed.extend(self.input.schema().maybe_index_of_column(column));
+            }
+        }
+        Some(vec![needed.into_iter().collect()])
     }
 }
 
@@ -132,9 +141,10 @@ pub struct Feed {
 }
 
 fn physical(expr: &Expr, input: &DFSchema) -> Result<(Arc<AggregateFunctionExpr>, Option<Arc<dyn PhysicalExpr>>)> {
-    let (aggregate, filter, _) =
-        create_aggregate_expr_and_maybe_filter(expr, input, input.as_arrow(), &ExecutionProps::new())?;
-    Ok((aggregate, filter))
+    let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+    let lowered =
+        LoweredAggregateBuilder::new(expr, input, input.as_arrow(), &props, &context).with_name(expr.schema_name().to_string()).build()?;
+    Ok((lowered.aggregate, lowered.filter))
 }
 
 /// How the aggregates read a row of this schema.
@@ -168,11 +178,8 @@ impl Accumulators {
                     &filtered
                 }
             };
-            let arguments = feed
-                .arguments
-                .iter()
-                .map(|a| a.evaluate(rows)?.into_array(rows.num_rows()))
-                .collect::<Result<Vec<ArrayRef>>>()?;
+            let arguments =
+                feed.arguments.iter().map(|a| a.evaluate(rows)?.into_array(rows.num_rows())).collect::<Result<Vec<ArrayRef>>>()?;
             accumulator.update_batch(&arguments)?;
         }
         Ok(())
@@ -188,43 +195,40 @@ impl Accumulators {
 }
 
 fn fresh(observer: &Observer) -> Result<Vec<Box<dyn Accumulator>>> {
-    observer
-        .aggregates
-        .iter()
-        .map(|spec| physical(&spec.expr, &observer.input)?.0.create_accumulator())
-        .collect()
+    observer.aggregates.iter().map(|spec| physical(&spec.expr, &observer.input)?.0.create_accumulator()).collect()
 }
 
 /// What one lane observed in one batch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct ObservedPartial {
     /// Per observation, per aggregate, the state.
     pub(crate) states: Vec<Vec<Vec<ScalarValue>>>,
+    /// The query that was observed.
+    pub(crate) query: Arc<Compiled>,
 }
 
 /// Merges the lanes' parts of a batch into the metrics by observation name.
-pub fn merge_observed(
-    observers: &[Observer],
-    parts: &[ObservedPartial],
-    conf: &SqlConf,
-) -> Result<BTreeMap<String, serde_json::Value>, Error> {
+pub fn merge_observed(parts: Vec<ObservedPartial>) -> Result<BTreeMap<String, serde_json::Value>, Error> {
+    match parts.first().map(|part| Arc::clone(&part.query)) {
+        Some(query) => merge(&query.observers, &parts, &query.conf),
+        None => Ok(BTreeMap::new()),
+    }
+}
+
+fn merge(observers: &[Observer], parts: &[ObservedPartial], conf: &SqlConf) -> Result<BTreeMap<String, serde_json::Value>, Error> {
     let mut out = BTreeMap::new();
     for (index, observer) in observers.iter().enumerate() {
         let states = parts.iter().filter_map(|p| p.states.get(index));
         let row = merged_row(observer, states).map_err(from_datafusion)?;
         let text = crate::json_row::row_to_json(&row, 0, conf)?;
-        let value = serde_json::from_str(&text).map_err(|e| {
-            Error::retryable("WEIR_EXECUTION_FAILED", format!("metrics of {} are no JSON: {e}", observer.name))
-        })?;
+        let value = serde_json::from_str(&text)
+            .map_err(|e| Error::retryable("WEIR_EXECUTION_FAILED", format!("metrics of {} are no JSON: {e}", observer.name)))?;
         out.insert(observer.name.clone(), value);
     }
     Ok(out)
 }
 
-fn merged_row<'a>(
-    observer: &Observer,
-    parts: impl Iterator<Item = &'a Vec<Vec<ScalarValue>>>,
-) -> Result<RecordBatch> {
+fn merged_row<'a>(observer: &Observer, parts: impl Iterator<Item = &'a Vec<Vec<ScalarValue>>>) -> Result<RecordBatch> {
     let mut accumulators = fresh(observer)?;
     for part in parts {
         for (accumulator, state) in accumulators.iter_mut().zip(part) {

@@ -8,17 +8,18 @@ use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
+use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
-use datafusion::execution::context::QueryPlanner;
 use futures::StreamExt;
 
+use super::barrier::BarrierNode;
 use super::observe::{Accumulators, Feed, ObserveNode, feeds};
 use super::slot::LaneState;
 
@@ -28,14 +29,8 @@ pub struct WeirQueryPlanner;
 
 #[async_trait]
 impl QueryPlanner for WeirQueryPlanner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ObservePlanner)])
-            .create_physical_plan(plan, session)
-            .await
+    async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ObservePlanner)]).create_physical_plan(plan, session).await
     }
 }
 
@@ -52,41 +47,43 @@ impl ExtensionPlanner for ObservePlanner {
         session: &dyn Session,
         _context: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if node.as_any().is::<BarrierNode>() {
+            return Ok(Some(Arc::new(PassExec { input: Arc::clone(&physical_inputs[0]), observed: None })));
+        }
         let Some(observe) = node.as_any().downcast_ref::<ObserveNode>() else { return Ok(None) };
-        let state = session.config().get_extension::<LaneState>().ok_or_else(|| {
-            DataFusionError::Internal("an observation was planned outside of a lane".to_owned())
-        })?;
-        Ok(Some(Arc::new(ObserveExec {
-            input: Arc::clone(&physical_inputs[0]),
-            accumulators: Arc::clone(&state.accumulators[observe.index]),
-            feeds: feeds(&observe.aggregates, logical_inputs[0].schema())?,
-        })))
+        let state = session
+            .config()
+            .get_extension::<LaneState>()
+            .ok_or_else(|| DataFusionError::Internal("an observation was planned outside of a lane".to_owned()))?;
+        let accumulators = Arc::clone(&state.accumulators[observe.index]);
+        let feeds = feeds(&observe.aggregates, logical_inputs[0].schema())?;
+        Ok(Some(Arc::new(PassExec { input: Arc::clone(&physical_inputs[0]), observed: Some((accumulators, feeds)) })))
     }
 }
 
-/// Feeds rows into accumulators and passes them on.
+/// Passes rows on, feeding them into accumulators if it observes. Predicates do
+/// not cross it.
 #[derive(Clone)]
-struct ObserveExec {
+struct PassExec {
     input: Arc<dyn ExecutionPlan>,
-    accumulators: Arc<Accumulators>,
-    feeds: Vec<Feed>,
+    observed: Option<(Arc<Accumulators>, Vec<Feed>)>,
 }
 
-impl fmt::Debug for ObserveExec {
+impl fmt::Debug for PassExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ObserveExec")
+        f.write_str("PassExec")
     }
 }
 
-impl DisplayAs for ObserveExec {
+impl DisplayAs for PassExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ObserveExec")
+        f.write_str("PassExec")
     }
 }
 
-impl ExecutionPlan for ObserveExec {
+impl ExecutionPlan for PassExec {
     fn name(&self) -> &str {
-        "ObserveExec"
+        "PassExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -101,10 +98,7 @@ impl ExecutionPlan for ObserveExec {
         vec![&self.input]
     }
 
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
+    fn apply_expressions(&self, _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
 
@@ -113,25 +107,17 @@ impl ExecutionPlan for ObserveExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children
-            .pop()
-            .ok_or_else(|| DataFusionError::Internal("an observation needs an input".to_owned()))?;
+        let input = children.pop().ok_or_else(|| DataFusionError::Internal("an observation needs an input".to_owned()))?;
         Ok(Arc::new(Self { input, ..Self::clone(&self) }))
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(datafusion::physical_plan::ChildrenPropertiesMode::Recompute),
-        )
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(datafusion::physical_plan::ChildrenPropertiesMode::Recompute))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        let (accumulators, feeds) = (Arc::clone(&self.accumulators), self.feeds.clone());
+        let Some((accumulators, feeds)) = self.observed.clone() else { return Ok(input) };
         let stream = input.map(move |batch| {
             let batch = batch?;
             accumulators.update(&feeds, &batch)?;

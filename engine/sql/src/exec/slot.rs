@@ -75,9 +75,10 @@ impl TableProvider for StreamTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let state = session.config().get_extension::<LaneState>().ok_or_else(|| {
-            DataFusionError::Internal("a stream was planned outside of a lane".to_owned())
-        })?;
+        let state = session
+            .config()
+            .get_extension::<LaneState>()
+            .ok_or_else(|| DataFusionError::Internal("a stream was planned outside of a lane".to_owned()))?;
         let slot = Arc::clone(&state.slots[self.index]);
         let wanted: Vec<usize> = match projection {
             Some(columns) => columns.clone(),
@@ -86,9 +87,10 @@ impl TableProvider for StreamTable {
         let positions = wanted
             .iter()
             .map(|column| {
-                slot.columns.iter().position(|c| c == column).ok_or_else(|| {
-                    DataFusionError::Internal(format!("column {column} is not among the required columns of the stream"))
-                })
+                slot.columns
+                    .iter()
+                    .position(|c| c == column)
+                    .ok_or_else(|| DataFusionError::Internal(format!("column {column} is not among the required columns of the stream")))
             })
             .collect::<Result<Vec<_>>>()?;
         let schema = Arc::new(self.schema.project(&wanted)?);

@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
-};
+use arrow::array::{Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array};
 use arrow::datatypes::{DataType, i256};
 use datafusion::common::Result as DfResult;
 use weir_core::Error;
@@ -68,8 +66,22 @@ impl Op {
 
 /// The functions of this file.
 pub const NAMES: &[&str] = &[
-    "+", "-", "*", "/", "%", "div", "mod", "pmod", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod",
-    "negative", "positive", "abs",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "div",
+    "mod",
+    "pmod",
+    "try_add",
+    "try_subtract",
+    "try_multiply",
+    "try_divide",
+    "try_mod",
+    "negative",
+    "positive",
+    "abs",
 ];
 
 /// Builds a call.
@@ -109,7 +121,8 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
     };
     let r = list.swap_remove(1);
     let l = list.swap_remove(0);
-    let shown = if name == "mod" { format!("\u{0}mod({}, {})", l.name, r.name) } else { format!("({} {} {})", l.name, op.symbol(), r.name) };
+    let shown =
+        if name == "mod" { format!("\u{0}mod({}, {})", l.name, r.name) } else { format!("({} {} {})", l.name, op.symbol(), r.name) };
     if let Some(done) = crate::functions::temporal::arithmetic(a, op, &l, &r) {
         return done;
     }
@@ -142,9 +155,8 @@ impl Analyzer<'_> {
         let ansi = self.conf.ansi;
         let ty = value.ty.clone();
         let spark_type = value.spark_type.clone();
-        let mut typed = self.call(function, ansi.to_string(), ty.clone(), &[value], move |rows: Rows| {
-            change_sign(&rows.args[0], always, ansi)
-        });
+        let mut typed =
+            self.call(function, ansi.to_string(), ty.clone(), &[value], move |rows: Rows| change_sign(&rows.args[0], always, ansi));
         if ansi && is_integral(&ty) {
             typed = typed.may_fail();
         }
@@ -162,7 +174,10 @@ fn change_sign(array: &ArrayRef, always: bool, ansi: bool) -> DfResult<ArrayRef>
                     Some(v) if always || v < 0 => match v.checked_neg() {
                         Some(v) => Some(v),
                         None if ansi => {
-                            return Err(spark_error("ARITHMETIC_OVERFLOW", format!("overflow of -({v}); use try_ functions or a wider type")));
+                            return Err(spark_error(
+                                "ARITHMETIC_OVERFLOW",
+                                format!("overflow of -({v}); use try_ functions or a wider type"),
+                            ));
                         }
                         None => Some(v),
                     },
@@ -219,7 +234,11 @@ fn promoted(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<(Typed, Typed)> 
             "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES",
             format!(
                 "cannot resolve \"({} {} {})\": the left and right operands have incompatible types ({} and {})",
-                l.name, op.symbol(), r.name, quoted_type(&l.ty), quoted_type(&r.ty)
+                l.name,
+                op.symbol(),
+                r.name,
+                quoted_type(&l.ty),
+                quoted_type(&r.ty)
             ),
         )
     };
@@ -228,7 +247,10 @@ fn promoted(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<(Typed, Typed)> 
             "DATATYPE_MISMATCH.BINARY_OP_WRONG_TYPE",
             format!(
                 "cannot resolve \"({} {} {})\": the operator requires a number or an interval, not {}",
-                l.name, op.symbol(), r.name, quoted_type(&l.ty)
+                l.name,
+                op.symbol(),
+                r.name,
+                quoted_type(&l.ty)
             ),
         )
     };
@@ -239,11 +261,19 @@ fn promoted(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<(Typed, Typed)> 
             match (l.ty == DataType::Utf8, r.ty == DataType::Utf8) {
                 (true, true) => return Err(wrong(&l, &r)),
                 (true, false) => {
-                    let to = if r.ty == DataType::Null { DataType::Float64 } else { coerce::string_follows(&r.ty).ok_or_else(|| mismatch(&l, &r))? };
+                    let to = if r.ty == DataType::Null {
+                        DataType::Float64
+                    } else {
+                        coerce::string_follows(&r.ty).ok_or_else(|| mismatch(&l, &r))?
+                    };
                     l = a.cast(l, &to)?;
                 }
                 _ => {
-                    let to = if l.ty == DataType::Null { DataType::Float64 } else { coerce::string_follows(&l.ty).ok_or_else(|| mismatch(&l, &r))? };
+                    let to = if l.ty == DataType::Null {
+                        DataType::Float64
+                    } else {
+                        coerce::string_follows(&l.ty).ok_or_else(|| mismatch(&l, &r))?
+                    };
                     r = a.cast(r, &to)?;
                 }
             }
@@ -424,9 +454,7 @@ fn decimals(a: &Analyzer, op: Op, overflow: Overflow, l: Typed, r: Typed) -> Res
     let result = decimal_result(op, lt, rt);
     let key = format!("{op:?}{overflow:?}{lt:?}{rt:?}");
     let target = result.clone();
-    let typed = a.call(op.symbol(), key, result, &[l, r], move |rows: Rows| {
-        decimal_kernel(op, overflow, rows.args, lt.1, rt.1, &target)
-    });
+    let typed = a.call(op.symbol(), key, result, &[l, r], move |rows: Rows| decimal_kernel(op, overflow, rows.args, lt.1, rt.1, &target));
     Ok(if overflow == Overflow::Fail { typed.may_fail() } else { typed })
 }
 

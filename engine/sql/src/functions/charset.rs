@@ -75,7 +75,8 @@ fn encoded(args: &[ArrayRef]) -> DfResult<ArrayRef> {
             out.push(None);
             continue;
         };
-        let narrow = |limit: u32| s.chars().map(|c| u8::try_from(u32::from(c)).ok().filter(|_| u32::from(c) < limit).unwrap_or(b'?')).collect();
+        let narrow =
+            |limit: u32| s.chars().map(|c| u8::try_from(u32::from(c)).ok().filter(|_| u32::from(c) < limit).unwrap_or(b'?')).collect();
         out.push(Some(match charset.to_ascii_uppercase().as_str() {
             "UTF-8" => s.as_bytes().to_vec(),
             "US-ASCII" => narrow(128),
@@ -100,10 +101,8 @@ fn decoded(args: &[ArrayRef]) -> DfResult<ArrayRef> {
         };
         let malformed = || spark_error("MALFORMED_CHARACTER_CODING", format!("the bytes are no {charset} text"));
         let wide = |big: bool, b: &[u8]| {
-            let units: Vec<u16> = b
-                .chunks_exact(2)
-                .map(|p| if big { u16::from_be_bytes([p[0], p[1]]) } else { u16::from_le_bytes([p[0], p[1]]) })
-                .collect();
+            let units: Vec<u16> =
+                b.chunks_exact(2).map(|p| if big { u16::from_be_bytes([p[0], p[1]]) } else { u16::from_le_bytes([p[0], p[1]]) }).collect();
             String::from_utf16(&units).ok()
         };
         out.push(Some(match charset.to_ascii_uppercase().as_str() {
@@ -199,6 +198,8 @@ fn unhex(s: &str) -> Option<Vec<u8>> {
     padded
         .as_bytes()
         .chunks(2)
-        .map(|pair| std::str::from_utf8(pair).ok().filter(|p| p.bytes().all(|b| b.is_ascii_hexdigit())).and_then(|p| u8::from_str_radix(p, 16).ok()))
+        .map(|pair| {
+            std::str::from_utf8(pair).ok().filter(|p| p.bytes().all(|b| b.is_ascii_hexdigit())).and_then(|p| u8::from_str_radix(p, 16).ok())
+        })
         .collect()
 }

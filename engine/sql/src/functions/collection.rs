@@ -2,30 +2,56 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, MapArray, StringArray, StructArray, UInt32Array, make_array,
-};
+use arrow::array::{Array, ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, MapArray, StringArray, StructArray, UInt32Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{concat, interleave, take};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use arrow::row::{OwnedRow, RowConverter, Rows as KeyRows, SortField};
-use datafusion::common::{DataFusionError, Result as DfResult};
+use datafusion::common::Result as DfResult;
 use weir_core::Error;
 
 use super::args;
+use super::sets::{concat_lists, flatten, overlap, set_operation};
 use crate::analyzer::{Analyzer, Typed, coerce};
 use crate::error::spark_error;
-use crate::types::{SPARK_TYPE_KEY, list_field, list_of, map_types, struct_of};
+use crate::types::{list_field, list_of, map_types, struct_of};
 use crate::udf::{Rows, downcast};
 
 type Result<T> = std::result::Result<T, Error>;
 
 /// The functions of this file.
 pub const NAMES: &[&str] = &[
-    "array", "struct", "named_struct", "size", "cardinality", "array_size", "get", "element_at", "try_element_at",
-    "array_contains", "array_distinct", "array_union", "array_intersect", "array_except", "array_join", "array_max", "array_min",
-    "array_position", "array_remove", "array_sort", "sort_array", "array_append", "array_prepend", "array_insert",
-    "array_compact", "array_repeat", "arrays_zip", "arrays_overlap", "flatten", "slice", "sequence",
+    "array",
+    "struct",
+    "named_struct",
+    "size",
+    "cardinality",
+    "array_size",
+    "get",
+    "element_at",
+    "try_element_at",
+    "array_contains",
+    "array_distinct",
+    "array_union",
+    "array_intersect",
+    "array_except",
+    "array_join",
+    "array_max",
+    "array_min",
+    "array_position",
+    "array_remove",
+    "array_sort",
+    "sort_array",
+    "array_append",
+    "array_prepend",
+    "array_insert",
+    "array_compact",
+    "array_repeat",
+    "arrays_zip",
+    "arrays_overlap",
+    "flatten",
+    "slice",
+    "sequence",
 ];
 
 /// Builds a call.
@@ -34,22 +60,23 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
         "array" => {
             if list.is_empty() {
                 let result = list_of(DataType::Null);
-                return Ok(a.call(name, "", result, &[Typed::null()], |rows: Rows| {
-                    Ok(Arc::new(ListArray::try_new(
-                        list_field(DataType::Null),
-                        OffsetBuffer::from_lengths(vec![0; rows.len]),
-                        arrow::array::new_null_array(&DataType::Null, 0),
-                        None,
-                    )?) as ArrayRef)
-                })
-                .named("array()"));
+                return Ok(a
+                    .call(name, "", result, &[Typed::null()], |rows: Rows| {
+                        Ok(Arc::new(ListArray::try_new(
+                            list_field(DataType::Null),
+                            OffsetBuffer::from_lengths(vec![0; rows.len]),
+                            arrow::array::new_null_array(&DataType::Null, 0),
+                            None,
+                        )?) as ArrayRef)
+                    })
+                    .named("array()"));
             }
             let shown: Vec<_> = list.iter().map(|l| l.name.clone()).collect();
             let list = a.to_common(name, list)?;
             let result = list_of(list[0].ty.clone());
             Ok(a.call(name, "", result, &list, |rows: Rows| make_list(rows.args, rows.len)).named(format!("array({})", shown.join(", "))))
         }
-        "struct" | "named_struct" => structs(a, name, list),
+        "struct" | "named_struct" => super::structs::structs(a, name, list),
         "size" | "cardinality" | "array_size" => {
             args::count(name, &list, 1, 1)?;
             let null = if a.conf.ansi || name == "array_size" { None } else { Some(-1) };
@@ -96,7 +123,8 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
                     .map(|row| {
                         let range = span(items, row)?;
                         let valid = range.filter(|i| items.values().is_valid(*i));
-                        let best = if greatest { valid.max_by(|l, r| keys.compare(*l, *r)) } else { valid.min_by(|l, r| keys.compare(*l, *r)) };
+                        let best =
+                            if greatest { valid.max_by(|l, r| keys.compare(*l, *r)) } else { valid.min_by(|l, r| keys.compare(*l, *r)) };
                         best.and_then(|i| u32::try_from(i).ok())
                     })
                     .collect();
@@ -185,7 +213,8 @@ pub fn pick_lists(values: &ArrayRef, rows: &[Option<Vec<Option<u32>>>]) -> DfRes
     )?))
 }
 
-fn at(index: usize) -> Option<u32> {
+/// A position as `take` wants it.
+pub(super) fn at(index: usize) -> Option<u32> {
     u32::try_from(index).ok()
 }
 
@@ -201,59 +230,13 @@ fn make_list(columns: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
     )?))
 }
 
-fn structs(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
-    let mut fields: Vec<Field> = Vec::new();
-    let mut values = Vec::new();
-    let mut add = |field: String, value: Typed| {
-        let mut made = Field::new(field, value.ty.clone(), true);
-        if let Some(ty) = &value.spark_type {
-            made = made.with_metadata([(SPARK_TYPE_KEY.to_owned(), ty.clone())].into());
-        }
-        fields.push(made);
-        values.push(value);
-    };
-    let shown = if name == "struct" {
-        let shown: Vec<_> = list.iter().map(|l| l.name.clone()).collect();
-        for (index, value) in list.into_iter().enumerate() {
-            add(format!("col{}", index + 1), value);
-        }
-        format!("struct({})", shown.join(", "))
-    } else {
-        if list.len() % 2 != 0 || list.is_empty() {
-            return Err(args::wrong_count(name, list.len(), "2n (n > 0)"));
-        }
-        let shown: Vec<_> = list.iter().map(|l| l.name.clone()).collect();
-        let mut rest = list.into_iter();
-        while let (Some(field), Some(value)) = (rest.next(), rest.next()) {
-            let Some(field) = field.text() else {
-                return Err(Error::config(
-                    "DATATYPE_MISMATCH.CREATE_NAMED_STRUCT_WITHOUT_FOLDABLE_STRING",
-                    format!("the field names of named_struct must be string literals, but one is \"{}\"", field.name),
-                ));
-            };
-            add(field.to_owned(), value);
-        }
-        format!("named_struct({})", shown.join(", "))
-    };
-    let fields = arrow::datatypes::Fields::from(fields);
-    let result = DataType::Struct(fields.clone());
-    let key: Vec<_> = fields.iter().map(|f| f.name().as_str()).collect();
-    let key = key.join(",");
-    Ok(a.call(name, key, result, &values, move |rows: Rows| {
-        Ok(Arc::new(StructArray::try_new(fields.clone(), rows.args.to_vec(), None)?) as ArrayRef)
-    })
-    .named(shown))
-}
-
 fn sizes(array: &ArrayRef, null: Option<i32>) -> DfResult<ArrayRef> {
     let offsets = match array.data_type() {
         DataType::Map(..) => downcast::<MapArray>(array)?.value_offsets(),
         _ => downcast::<ListArray>(array)?.value_offsets(),
     };
     Ok(Arc::new(
-        (0..array.len())
-            .map(|row| if array.is_null(row) { null } else { Some(offsets[row + 1] - offsets[row]) })
-            .collect::<Int32Array>(),
+        (0..array.len()).map(|row| if array.is_null(row) { null } else { Some(offsets[row + 1] - offsets[row]) }).collect::<Int32Array>(),
     ))
 }
 
@@ -269,7 +252,10 @@ fn element_at(columns: &[ArrayRef], ansi: bool) -> DfResult<ArrayRef> {
         let length = i64::try_from(range.len()).unwrap_or(0);
         let index = match wanted.value(row) {
             0 => {
-                return Err(spark_error("INVALID_INDEX_OF_ZERO", "the index 0 is invalid; an index counts from 1, or from the end if negative"));
+                return Err(spark_error(
+                    "INVALID_INDEX_OF_ZERO",
+                    "the index 0 is invalid; an index counts from 1, or from the end if negative",
+                ));
             }
             i if i > 0 => i - 1,
             i => length + i,
@@ -278,7 +264,10 @@ fn element_at(columns: &[ArrayRef], ansi: bool) -> DfResult<ArrayRef> {
             if ansi {
                 return Err(spark_error(
                     "INVALID_ARRAY_INDEX_IN_ELEMENT_AT",
-                    format!("the index {} is out of bounds, the array has {length} elements; use try_element_at to get NULL", wanted.value(row)),
+                    format!(
+                        "the index {} is out of bounds, the array has {length} elements; use try_element_at to get NULL",
+                        wanted.value(row)
+                    ),
                 ));
             }
             picked.push(None);
@@ -305,8 +294,7 @@ fn join(columns: &[ArrayRef]) -> DfResult<ArrayRef> {
                     Some(r) => Some(r.value(row)),
                     None => None,
                 };
-                let parts: Vec<&str> =
-                    range.filter_map(|i| if values.is_null(i) { null } else { Some(values.value(i)) }).collect();
+                let parts: Vec<&str> = range.filter_map(|i| if values.is_null(i) { null } else { Some(values.value(i)) }).collect();
                 Some(parts.join(separator.value(row)))
             })
             .collect::<StringArray>(),
@@ -321,9 +309,7 @@ fn with_element(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
         return Ok(a.call(name, "", result, &list, |rows: Rows| {
             let counts: &Int32Array = downcast(&rows.args[1])?;
             let picked: Vec<_> = (0..rows.len)
-                .map(|row| {
-                    counts.is_valid(row).then(|| vec![at(row); usize::try_from(counts.value(row)).unwrap_or(0)])
-                })
+                .map(|row| counts.is_valid(row).then(|| vec![at(row); usize::try_from(counts.value(row)).unwrap_or(0)]))
                 .collect();
             pick_lists(&rows.args[0], &picked)
         }));
@@ -415,7 +401,7 @@ fn insert_at(out: &mut Vec<Option<u32>>, position: i32, new: Option<u32>, _len: 
 }
 
 /// Two arrays in one, and where the second begins.
-fn joined(values: &ArrayRef, more: &ArrayRef) -> DfResult<(ArrayRef, usize)> {
+pub(super) fn joined(values: &ArrayRef, more: &ArrayRef) -> DfResult<(ArrayRef, usize)> {
     Ok((concat(&[values.as_ref(), more.as_ref()])?, values.len()))
 }
 
@@ -542,87 +528,6 @@ fn slice(items: &[usize], start: i32, length: i32) -> DfResult<Vec<usize>> {
     Ok(items.iter().skip(from).take(length).copied().collect())
 }
 
-fn flatten(array: &ArrayRef) -> DfResult<ArrayRef> {
-    let outer: &ListArray = downcast(array)?;
-    let inner: &ListArray = downcast(outer.values())?;
-    let picked: Vec<Option<Vec<Option<u32>>>> = (0..outer.len())
-        .map(|row| {
-            let mut out = Vec::new();
-            for i in span(outer, row)? {
-                out.extend(span(inner, i)?.map(at));
-            }
-            Some(out)
-        })
-        .collect();
-    pick_lists(inner.values(), &picked)
-}
-
-fn concat_lists(columns: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
-    let lists = columns.iter().map(downcast::<ListArray>).collect::<DfResult<Vec<_>>>()?;
-    let values: Vec<&dyn Array> = lists.iter().map(|l| l.values().as_ref()).collect();
-    let all = concat(&values)?;
-    let mut starts = Vec::with_capacity(lists.len());
-    let mut start = 0;
-    for list in &lists {
-        starts.push(start);
-        start += list.values().len();
-    }
-    let picked: Vec<_> = (0..len)
-        .map(|row| {
-            let mut out = Vec::new();
-            for (list, start) in lists.iter().zip(&starts) {
-                out.extend(span(list, row)?.map(|i| at(start + i)));
-            }
-            Some(out)
-        })
-        .collect();
-    pick_lists(&all, &picked)
-}
-
-fn set_operation(kind: &str, columns: &[ArrayRef]) -> DfResult<ArrayRef> {
-    let (l, r): (&ListArray, &ListArray) = (downcast(&columns[0])?, downcast(&columns[1])?);
-    let (all, offset) = joined(l.values(), r.values())?;
-    let keys = Keys::new(&all)?;
-    let picked: Vec<_> = (0..l.len())
-        .map(|row| {
-            let (left, right) = (span(l, row)?, span(r, row)?);
-            let right = right.start + offset..right.end + offset;
-            let others: std::collections::HashSet<OwnedRow> = right.clone().map(|i| keys.key(i)).collect();
-            let mut seen = std::collections::HashSet::new();
-            let keep: Vec<usize> = match kind {
-                "array_union" => left.chain(right).filter(|i| seen.insert(keys.key(*i))).collect(),
-                "array_intersect" => {
-                    left.filter(|i| others.contains(&keys.key(*i)) && seen.insert(keys.key(*i))).collect()
-                }
-                _ => left.filter(|i| !others.contains(&keys.key(*i)) && seen.insert(keys.key(*i))).collect(),
-            };
-            Some(keep.into_iter().map(at).collect())
-        })
-        .collect();
-    pick_lists(&all, &picked)
-}
-
-fn overlap(columns: &[ArrayRef]) -> DfResult<ArrayRef> {
-    let (l, r): (&ListArray, &ListArray) = (downcast(&columns[0])?, downcast(&columns[1])?);
-    let (all, offset) = joined(l.values(), r.values())?;
-    let keys = Keys::new(&all)?;
-    Ok(Arc::new(
-        (0..l.len())
-            .map(|row| {
-                let (left, right) = (span(l, row)?, span(r, row)?);
-                let right = right.start + offset..right.end + offset;
-                let others: std::collections::HashSet<OwnedRow> =
-                    right.clone().filter(|i| all.is_valid(*i)).map(|i| keys.key(i)).collect();
-                if left.clone().any(|i| all.is_valid(i) && others.contains(&keys.key(i))) {
-                    return Some(true);
-                }
-                let null = left.clone().chain(right.clone()).any(|i| all.is_null(i));
-                (!null || left.is_empty() || right.is_empty()).then_some(false)
-            })
-            .collect::<BooleanArray>(),
-    ))
-}
-
 fn zip(a: &Analyzer, list: Vec<Typed>) -> Result<Typed> {
     let mut fields = Vec::new();
     for (index, arg) in list.iter().enumerate() {
@@ -665,25 +570,4 @@ fn zip(a: &Analyzer, list: Vec<Typed>) -> Result<Typed> {
             Some(NullBuffer::from(valid)).filter(|n| n.null_count() > 0),
         )?) as ArrayRef)
     }))
-}
-
-/// The least or greatest of each row, nulls skipped.
-pub fn extreme(columns: &[ArrayRef], greatest: bool) -> DfResult<ArrayRef> {
-    let arrays: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
-    let all = concat(&arrays)?;
-    let keys = Keys::new(&all)?;
-    let len = columns.first().map_or(0, |c| c.len());
-    let picked: Vec<Option<u32>> = (0..len)
-        .map(|row| {
-            let valid = (0..columns.len()).map(|c| c * len + row).filter(|i| all.is_valid(*i));
-            let best = if greatest { valid.max_by(|l, r| keys.compare(*l, *r)) } else { valid.min_by(|l, r| keys.compare(*l, *r)) };
-            best.and_then(at)
-        })
-        .collect();
-    Ok(take(&all, &UInt32Array::from(picked), None)?)
-}
-
-/// The array with other nulls.
-pub fn replace_nulls(array: &ArrayRef, nulls: Option<NullBuffer>) -> DfResult<ArrayRef> {
-    Ok(make_array(array.to_data().into_builder().nulls(nulls).build().map_err(DataFusionError::from)?))
 }

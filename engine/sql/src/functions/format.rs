@@ -271,9 +271,7 @@ fn java_format(format: &str, values: &[ArrayRef], row: usize) -> DfResult<String
             ('d', Some(Cell::Integer(v))) => v.to_string(),
             ('x', Some(Cell::Integer(v))) => format!("{v:x}"),
             ('o', Some(Cell::Integer(v))) => format!("{v:o}"),
-            ('c', Some(Cell::Integer(v))) => {
-                u32::try_from(*v).ok().and_then(char::from_u32).map(String::from).unwrap_or_default()
-            }
+            ('c', Some(Cell::Integer(v))) => u32::try_from(*v).ok().and_then(char::from_u32).map(String::from).unwrap_or_default(),
             ('c' | 'b', Some(Cell::Text(t))) => t.clone(),
             ('f', Some(value @ (Cell::Float(_) | Cell::Decimal(..)))) => match value {
                 Cell::Float(v) if !v.is_finite() => format_double(*v),
@@ -327,7 +325,12 @@ struct Picture {
 
 impl Picture {
     fn parse(format: &str) -> Result<Self> {
-        let bad = || Error::config("INVALID_FORMAT.UNEXPECTED_TOKEN", format!("'{format}' is no number format; use 9, 0, ',', '.', '$', 'S', 'MI', 'PR'"));
+        let bad = || {
+            Error::config(
+                "INVALID_FORMAT.UNEXPECTED_TOKEN",
+                format!("'{format}' is no number format; use 9, 0, ',', '.', '$', 'S', 'MI', 'PR'"),
+            )
+        };
         let mut rest = format.to_uppercase();
         let mut picture = Self {
             whole: vec![],
@@ -376,10 +379,7 @@ impl Picture {
 
     fn digits(&self) -> (u8, i8) {
         let whole = self.whole.iter().filter(|c| **c != ',').count();
-        (
-            u8::try_from(whole + self.fraction.len()).unwrap_or(38),
-            i8::try_from(self.fraction.len()).unwrap_or(0),
-        )
+        (u8::try_from(whole + self.fraction.len()).unwrap_or(38), i8::try_from(self.fraction.len()).unwrap_or(0))
     }
 
     fn print(&self, value: i128, scale: i8) -> String {
@@ -398,7 +398,8 @@ impl Picture {
                 ',' => pending_comma = true,
                 place => {
                     let zero_before = self.whole[..=index].contains(&'0');
-                    let digit = if too_large { Some('#') } else { source.pop().or(if zero_before || *place == '0' { Some('0') } else { None }) };
+                    let digit =
+                        if too_large { Some('#') } else { source.pop().or(if zero_before || *place == '0' { Some('0') } else { None }) };
                     if pending_comma {
                         out.push(if digit.is_some() { ',' } else { ' ' });
                         pending_comma = false;

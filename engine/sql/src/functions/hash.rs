@@ -24,7 +24,19 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The functions of this file.
 pub const NAMES: &[&str] = &[
-    "hash", "xxhash64", "md5", "sha", "sha1", "sha2", "crc32", "parse_url", "try_parse_url", "url_decode", "try_url_decode", "url_encode", "soundex",
+    "hash",
+    "xxhash64",
+    "md5",
+    "sha",
+    "sha1",
+    "sha2",
+    "crc32",
+    "parse_url",
+    "try_parse_url",
+    "url_decode",
+    "try_url_decode",
+    "url_encode",
+    "soundex",
 ];
 
 /// Builds a call.
@@ -82,8 +94,7 @@ pub fn build(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
 /// A call of another crate's function, with its result in the canonical type.
 pub fn foreign(a: &Analyzer, name: &str, function: Arc<ScalarUDF>, list: Vec<Typed>) -> Result<Typed> {
     let types: Vec<DataType> = list.iter().map(|l| l.ty.clone()).collect();
-    let fields: Vec<_> =
-        types.iter().map(|t| Arc::new(arrow::datatypes::Field::new("", t.clone(), true))).collect();
+    let fields: Vec<_> = types.iter().map(|t| Arc::new(arrow::datatypes::Field::new("", t.clone(), true))).collect();
     let scalars: Vec<_> = list.iter().map(Typed::value).collect();
     let field = function
         .return_field_from_args(datafusion::logical_expr::ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &scalars })

@@ -22,8 +22,20 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The higher-order functions.
 pub const NAMES: &[&str] = &[
-    "transform", "filter", "exists", "any_match", "forall", "all_match", "aggregate", "reduce", "zip_with", "map_filter",
-    "transform_keys", "transform_values", "map_zip_with", "array_sort",
+    "transform",
+    "filter",
+    "exists",
+    "any_match",
+    "forall",
+    "all_match",
+    "aggregate",
+    "reduce",
+    "zip_with",
+    "map_filter",
+    "transform_keys",
+    "transform_values",
+    "map_zip_with",
+    "array_sort",
 ];
 
 /// Builds a call with at least one lambda.
@@ -54,8 +66,7 @@ fn call(
     bodies: &[&Lambda],
     kernel: impl Fn(Rows<'_>) -> DfResult<ArrayRef> + Send + Sync + 'static,
 ) -> Typed {
-    let shown: Vec<String> =
-        inputs.iter().map(|i| i.name.clone()).chain(bodies.iter().map(|b| b.name.clone())).collect();
+    let shown: Vec<String> = inputs.iter().map(|i| i.name.clone()).chain(bodies.iter().map(|b| b.name.clone())).collect();
     let key: Vec<&str> = bodies.iter().map(|b| b.key.as_str()).collect();
     let all: Vec<Typed> = inputs.into_iter().chain(bodies.iter().flat_map(|b| b.captures.clone())).collect();
     a.call(name, key.join("|"), result, &all, kernel).named(format!("{name}({})", shown.join(", "))).may_fail()
@@ -221,8 +232,7 @@ fn zip_with(a: &Analyzer, args: &[&Sql], cx: &Cx) -> Result<Typed> {
             valid.push(true);
         }
         let owners = UInt32Array::from(owners);
-        let mut columns =
-            vec![take(l.values(), &UInt32Array::from(li), None)?, take(r.values(), &UInt32Array::from(ri), None)?];
+        let mut columns = vec![take(l.values(), &UInt32Array::from(li), None)?, take(r.values(), &UInt32Array::from(ri), None)?];
         columns.extend(repeated(&rows.args[2..], &owners)?);
         let made = run.evaluate(columns, owners.len())?;
         Ok(Arc::new(ListArray::try_new(
@@ -237,8 +247,7 @@ fn zip_with(a: &Analyzer, args: &[&Sql], cx: &Cx) -> Result<Typed> {
 fn over_map(a: &Analyzer, name: &str, args: &[&Sql], cx: &Cx) -> Result<Typed> {
     let [map, _] = args else { return Err(wrong_count(name, args.len(), "2")) };
     let map = a.expr(map, cx)?;
-    let (key, value) =
-        map_types(&map.ty).map(|(k, v)| (k.clone(), v.clone())).ok_or_else(|| wrong_type(name, &map, "a map"))?;
+    let (key, value) = map_types(&map.ty).map(|(k, v)| (k.clone(), v.clone())).ok_or_else(|| wrong_type(name, &map, "a map"))?;
     let want = (name == "map_filter").then_some(DataType::Boolean);
     let body = a.lambda(lambda_at(name, args, 1)?, &[key.clone(), value.clone()], want.as_ref(), cx)?;
     let result = match name {
@@ -298,10 +307,8 @@ fn sort(a: &Analyzer, args: &[&Sql], cx: &Cx) -> Result<Typed> {
             let owner = UInt32Array::from(vec![u32::try_from(row).unwrap_or(0)]);
             let captures = repeated(&rows.args[1..], &owner)?;
             let compare = |l: u32, r: u32| -> DfResult<std::cmp::Ordering> {
-                let mut columns = vec![
-                    take(list.values(), &UInt32Array::from(vec![l]), None)?,
-                    take(list.values(), &UInt32Array::from(vec![r]), None)?,
-                ];
+                let mut columns =
+                    vec![take(list.values(), &UInt32Array::from(vec![l]), None)?, take(list.values(), &UInt32Array::from(vec![r]), None)?];
                 columns.extend(captures.iter().cloned());
                 let made = run.evaluate(columns, 1)?;
                 let made: &Int32Array = downcast(&made)?;

@@ -22,7 +22,14 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The functions of this file.
 pub const NAMES: &[&str] = &[
-    "map", "map_from_arrays", "map_from_entries", "map_keys", "map_values", "map_entries", "map_concat", "map_contains_key",
+    "map",
+    "map_from_arrays",
+    "map_from_entries",
+    "map_keys",
+    "map_values",
+    "map_entries",
+    "map_concat",
+    "map_contains_key",
     "str_to_map",
 ];
 
@@ -121,7 +128,12 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
                     }
                 }
                 let picked = UInt32Array::from(picked);
-                make_map(take(pairs.column(0), &picked, None)?, take(pairs.column(1), &picked, None)?, lengths, Some(NullBuffer::from(valid)))
+                make_map(
+                    take(pairs.column(0), &picked, None)?,
+                    take(pairs.column(1), &picked, None)?,
+                    lengths,
+                    Some(NullBuffer::from(valid)),
+                )
             })
             .may_fail())
         }
@@ -223,13 +235,7 @@ pub fn make_map(keys: ArrayRef, values: ArrayRef, lengths: Vec<usize>, nulls: Op
     } else {
         StructArray::try_new(fields, vec![keys, values], None)?
     };
-    Ok(Arc::new(MapArray::try_new(
-        field,
-        OffsetBuffer::from_lengths(lengths),
-        entries,
-        nulls.filter(|n| n.null_count() > 0),
-        false,
-    )?))
+    Ok(Arc::new(MapArray::try_new(field, OffsetBuffer::from_lengths(lengths), entries, nulls.filter(|n| n.null_count() > 0), false)?))
 }
 
 /// The value of a key, or null.
@@ -311,10 +317,5 @@ fn str_to_map(columns: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
             values.push(parts.next());
         }
     }
-    make_map(
-        Arc::new(StringArray::from(keys)),
-        Arc::new(StringArray::from(values)),
-        lengths,
-        Some(NullBuffer::from(valid)),
-    )
+    make_map(Arc::new(StringArray::from(keys)), Arc::new(StringArray::from(values)), lengths, Some(NullBuffer::from(valid)))
 }

@@ -18,12 +18,60 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The functions of this file.
 pub const NAMES: &[&str] = &[
-    "if", "iff", "coalesce", "ifnull", "nvl", "nvl2", "nullif", "nullifzero", "zeroifnull", "equal_null", "isnull", "isnotnull",
-    "typeof", "least", "greatest", "assert_true", "raise_error", "current_timestamp", "now", "current_date", "curdate",
-    "localtimestamp", "current_user", "session_user", "user", "current_catalog", "current_database", "current_schema",
-    "unix_timestamp", "to_unix_timestamp", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "binary",
-    "date", "timestamp", "isnan", "nanvl", "collate", "not", "uuid", "rand", "random", "randn", "uniform", "randstr",
-    "monotonically_increasing_id", "input_file_name",
+    "if",
+    "iff",
+    "coalesce",
+    "ifnull",
+    "nvl",
+    "nvl2",
+    "nullif",
+    "nullifzero",
+    "zeroifnull",
+    "equal_null",
+    "isnull",
+    "isnotnull",
+    "typeof",
+    "least",
+    "greatest",
+    "assert_true",
+    "raise_error",
+    "current_timestamp",
+    "now",
+    "current_date",
+    "curdate",
+    "localtimestamp",
+    "current_user",
+    "session_user",
+    "user",
+    "current_catalog",
+    "current_database",
+    "current_schema",
+    "unix_timestamp",
+    "to_unix_timestamp",
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+    "isnan",
+    "nanvl",
+    "collate",
+    "not",
+    "uuid",
+    "rand",
+    "random",
+    "randn",
+    "uniform",
+    "randstr",
+    "monotonically_increasing_id",
+    "input_file_name",
 ];
 
 /// Builds a call.
@@ -92,7 +140,7 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
                 return Ok(Typed::null());
             }
             let greatest = name == "greatest";
-            Ok(a.call(name, "", ty, &list, move |rows: Rows| super::collection::extreme(rows.args, greatest)))
+            Ok(a.call(name, "", ty, &list, move |rows: Rows| super::sets::extreme(rows.args, greatest)))
         }
         "assert_true" | "raise_error" => assertion(a, name, list),
         "current_timestamp" | "now" => Ok(a.now().named(format!("\u{0}{name}()"))),
@@ -183,23 +231,22 @@ fn assertion(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
     let default = format!("'{}' is not true!", list[0].name);
     let message = if list.len() > 1 { a.cast(list.remove(1), &DataType::Utf8)? } else { Typed::string(default) };
     let condition = a.boolean(list.remove(0))?;
-    Ok(a
-        .call(name, "", DataType::Null, &[condition, message], |rows: Rows| {
-            let (conditions, messages): (&BooleanArray, &StringArray) = (downcast(&rows.args[0])?, downcast(&rows.args[1])?);
-            for (condition, message) in conditions.iter().zip(messages) {
-                if condition != Some(true) {
-                    return Err(spark_error("USER_RAISED_EXCEPTION", message.unwrap_or("null")));
-                }
+    Ok(a.call(name, "", DataType::Null, &[condition, message], |rows: Rows| {
+        let (conditions, messages): (&BooleanArray, &StringArray) = (downcast(&rows.args[0])?, downcast(&rows.args[1])?);
+        for (condition, message) in conditions.iter().zip(messages) {
+            if condition != Some(true) {
+                return Err(spark_error("USER_RAISED_EXCEPTION", message.unwrap_or("null")));
             }
-            Ok(Arc::new(NullArray::new(rows.len)) as ArrayRef)
-        })
-        .may_fail())
+        }
+        Ok(Arc::new(NullArray::new(rows.len)) as ArrayRef)
+    })
+    .may_fail())
 }
 
 /// Functions whose values differ from row to row; only their presence and type are Spark's.
 fn random(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
-    use arrow::array::{Float64Array, Int64Array};
     use crate::udf::SparkFn;
+    use arrow::array::{Float64Array, Int64Array};
     use std::sync::atomic::{AtomicU64, Ordering};
     // A counter through a mixing function; the instant of the batch differs between batches.
     static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -258,26 +305,18 @@ fn random(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
                     seeds
                         .iter()
                         .map(|s| {
-                            let text: String = (0..length)
-                                .map(|_| char::from(LETTERS[usize::try_from(next(*s) % 62).unwrap_or(0)]))
-                                .collect();
+                            let text: String =
+                                (0..length).map(|_| char::from(LETTERS[usize::try_from(next(*s) % 62).unwrap_or(0)])).collect();
                             Some(text)
                         })
                         .collect::<StringArray>(),
                 )
             }
-            "monotonically_increasing_id" => {
-                Arc::new((0..i64::try_from(rows.len).unwrap_or(0)).map(Some).collect::<Int64Array>())
-            }
+            "monotonically_increasing_id" => Arc::new((0..i64::try_from(rows.len).unwrap_or(0)).map(Some).collect::<Int64Array>()),
             "uniform" => {
                 let (low, high) = (bounds.first().copied().unwrap_or(0), bounds.get(1).copied().unwrap_or(1));
                 let width = u64::try_from(high.saturating_sub(low)).unwrap_or(1).max(1);
-                Arc::new(
-                    seeds
-                        .iter()
-                        .map(|s| Some(low + i64::try_from(next(*s) % width).unwrap_or(0)))
-                        .collect::<Int64Array>(),
-                )
+                Arc::new(seeds.iter().map(|s| Some(low + i64::try_from(next(*s) % width).unwrap_or(0))).collect::<Int64Array>())
             }
             "randn" => Arc::new(
                 seeds

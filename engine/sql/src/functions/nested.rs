@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, Int32Array, Int64Array, ListArray, MapArray, StructArray, UInt32Array, make_array, new_empty_array,
-    new_null_array,
+    Array, ArrayRef, Int32Array, Int64Array, ListArray, MapArray, StructArray, UInt32Array, make_array, new_empty_array, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{concat, take};
@@ -137,9 +136,8 @@ pub fn stacked(cells: &[ArrayRef], len: usize, width: usize, target: &DataType) 
         let parts: Vec<&dyn Array> = (0..height).map(|row| cells[row * width + column].as_ref()).collect();
         let all = concat(&parts)?;
         // `all` has height blocks of len rows; the result wants len blocks of height.
-        let order: Vec<u32> = (0..len)
-            .flat_map(|row| (0..height).map(move |block| u32::try_from(block * len + row).unwrap_or(0)))
-            .collect();
+        let order: Vec<u32> =
+            (0..len).flat_map(|row| (0..height).map(move |block| u32::try_from(block * len + row).unwrap_or(0))).collect();
         columns.push(take(&all, &UInt32Array::from(order), None)?);
     }
     let rows = StructArray::try_new(fields, columns, None)?;
@@ -173,12 +171,7 @@ pub fn to_canonical(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
             if fields.is_empty() {
                 return Ok(Arc::new(StructArray::new_empty_fields(parts.len(), parts.nulls().cloned())));
             }
-            let columns = parts
-                .columns()
-                .iter()
-                .zip(fields)
-                .map(|(c, f)| to_canonical(c, f.data_type()))
-                .collect::<Result<Vec<_>>>()?;
+            let columns = parts.columns().iter().zip(fields).map(|(c, f)| to_canonical(c, f.data_type())).collect::<Result<Vec<_>>>()?;
             Ok(Arc::new(StructArray::try_new(fields.clone(), columns, parts.nulls().cloned())?))
         }
         (DataType::Null, _) => Ok(new_null_array(target, array.len())),

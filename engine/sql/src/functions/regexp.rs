@@ -23,8 +23,18 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The functions of this file.
 pub const NAMES: &[&str] = &[
-    "like", "ilike", "rlike", "regexp", "regexp_like", "regexp_extract", "regexp_extract_all", "regexp_replace", "regexp_count",
-    "regexp_instr", "regexp_substr", "split",
+    "like",
+    "ilike",
+    "rlike",
+    "regexp",
+    "regexp_like",
+    "regexp_extract",
+    "regexp_extract_all",
+    "regexp_replace",
+    "regexp_count",
+    "regexp_instr",
+    "regexp_substr",
+    "split",
 ];
 
 /// Builds a call.
@@ -247,8 +257,7 @@ fn group_error(function: &str, index: i32, groups: usize) -> datafusion::common:
 }
 
 fn extract(kind: &str, columns: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
-    let (s, p, g): (&StringArray, &StringArray, &Int32Array) =
-        (downcast(&columns[0])?, downcast(&columns[1])?, downcast(&columns[2])?);
+    let (s, p, g): (&StringArray, &StringArray, &Int32Array) = (downcast(&columns[0])?, downcast(&columns[1])?, downcast(&columns[2])?);
     let mut patterns = Patterns::default();
     let (mut one, mut position) = (Vec::new(), Vec::new());
     let mut all = ListBuilder::new(StringBuilder::new());
@@ -333,7 +342,12 @@ fn expand(out: &mut String, replacement: &str, captures: &regex::Captures) -> Df
             '$' => {
                 let mut group = match chars.next().and_then(|c| c.to_digit(10)) {
                     Some(digit) => usize::try_from(digit).unwrap_or(0),
-                    None => return Err(spark_error("INVALID_PARAMETER_VALUE.PATTERN", "a `$` in a replacement needs a group number; write `\\\\$` for a dollar")),
+                    None => {
+                        return Err(spark_error(
+                            "INVALID_PARAMETER_VALUE.PATTERN",
+                            "a `$` in a replacement needs a group number; write `\\\\$` for a dollar",
+                        ));
+                    }
                 };
                 if group >= captures.len() {
                     return Err(group_error("regexp_replace", i32::try_from(group).unwrap_or(0), captures.len() - 1));
@@ -379,9 +393,17 @@ fn like_pattern(pattern: &str, escape: char, fold: bool) -> DfResult<Regex> {
             match chars.next() {
                 Some(next) if next == '%' || next == '_' || next == escape => out.push_str(&regex::escape(&next.to_string())),
                 Some(_) => {
-                    return Err(spark_error("INVALID_FORMAT.ESC_IN_THE_MIDDLE", format!("the escape character in '{pattern}' must stand before %, _ or itself")));
+                    return Err(spark_error(
+                        "INVALID_FORMAT.ESC_IN_THE_MIDDLE",
+                        format!("the escape character in '{pattern}' must stand before %, _ or itself"),
+                    ));
                 }
-                None => return Err(spark_error("INVALID_FORMAT.ESC_AT_THE_END", format!("the pattern '{pattern}' ends with the escape character"))),
+                None => {
+                    return Err(spark_error(
+                        "INVALID_FORMAT.ESC_AT_THE_END",
+                        format!("the pattern '{pattern}' ends with the escape character"),
+                    ));
+                }
             }
             continue;
         }

@@ -40,7 +40,11 @@ pub fn build(a: &Analyzer, mut list: Vec<Typed>) -> Result<Typed> {
     if let Some(step) = step {
         let ok = if temporal { matches!(step.ty, DataType::Duration(_)) } else { coerce::is_integral(&step.ty) };
         if !ok {
-            return Err(args::wrong_type("sequence", &step, if temporal { "a day-time interval as the step" } else { "an integer as the step" }));
+            return Err(args::wrong_type(
+                "sequence",
+                &step,
+                if temporal { "a day-time interval as the step" } else { "an integer as the step" },
+            ));
         }
         call.push(as_i64(a, step));
     }
@@ -72,10 +76,7 @@ pub fn build(a: &Analyzer, mut list: Vec<Typed>) -> Result<Typed> {
                 continue;
             }
             if step == 0 || (step > 0) != (stop >= start) && start != stop {
-                return Err(spark_error(
-                    "_LEGACY_ERROR_TEMP_3235",
-                    format!("illegal sequence boundaries: {start} to {stop} by {step}"),
-                ));
+                return Err(spark_error("_LEGACY_ERROR_TEMP_3235", format!("illegal sequence boundaries: {start} to {stop} by {step}")));
             }
             let count = (i128::from(stop) - i128::from(start)) / i128::from(step) + 1;
             if count > MOST {

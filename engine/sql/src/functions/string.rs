@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int32Array, Int64Array, StringArray};
+use arrow::array::{Array, ArrayRef, BooleanArray, Int32Array, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 use datafusion::common::Result as DfResult;
 use weir_core::Error;
 
 use super::args;
+use super::text::{
+    concat_binary, concat_ws, elt, initcap, length, locate, luhn, mask, overlay, pad, sentences, split_part, substring, substring_index,
+    translate, trim, with_int,
+};
 use crate::analyzer::{Analyzer, Typed};
-use crate::error::spark_error;
 use crate::types::list_of;
 use crate::udf::{Rows, downcast};
 
@@ -17,12 +20,69 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The functions of this file.
 pub const NAMES: &[&str] = &[
-    "length", "len", "char_length", "character_length", "octet_length", "bit_length", "lower", "lcase", "upper", "ucase",
-    "initcap", "trim", "ltrim", "rtrim", "btrim", "trim_chars", "ltrim_chars", "rtrim_chars", "substring", "substr", "left",
-    "right", "lpad", "rpad", "repeat", "replace", "translate", "locate", "position", "charindex", "instr", "split_part",
-    "substring_index", "startswith", "endswith", "contains", "ascii", "chr", "char", "encode", "decode", "overlay", "elt",
-    "space", "mask", "concat", "concat_ws", "find_in_set", "base64", "unbase64", "hex", "unhex", "sentences", "levenshtein",
-    "format_string", "printf", "to_char", "to_varchar", "to_number", "try_to_number", "format_number", "luhn_check", "reverse",
+    "length",
+    "len",
+    "char_length",
+    "character_length",
+    "octet_length",
+    "bit_length",
+    "lower",
+    "lcase",
+    "upper",
+    "ucase",
+    "initcap",
+    "trim",
+    "ltrim",
+    "rtrim",
+    "btrim",
+    "trim_chars",
+    "ltrim_chars",
+    "rtrim_chars",
+    "substring",
+    "substr",
+    "left",
+    "right",
+    "lpad",
+    "rpad",
+    "repeat",
+    "replace",
+    "translate",
+    "locate",
+    "position",
+    "charindex",
+    "instr",
+    "split_part",
+    "substring_index",
+    "startswith",
+    "endswith",
+    "contains",
+    "ascii",
+    "chr",
+    "char",
+    "encode",
+    "decode",
+    "overlay",
+    "elt",
+    "space",
+    "mask",
+    "concat",
+    "concat_ws",
+    "find_in_set",
+    "base64",
+    "unbase64",
+    "hex",
+    "unhex",
+    "sentences",
+    "levenshtein",
+    "format_string",
+    "printf",
+    "to_char",
+    "to_varchar",
+    "to_number",
+    "try_to_number",
+    "format_number",
+    "luhn_check",
+    "reverse",
 ];
 
 /// Builds a call.
@@ -30,9 +90,7 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
     let text = DataType::Utf8;
     let int = DataType::Int32;
     match name {
-        "concat" | "reverse" if list.first().is_some_and(|l| matches!(l.ty, DataType::List(_))) => {
-            super::collection::build(a, name, list)
-        }
+        "concat" | "reverse" if list.first().is_some_and(|l| matches!(l.ty, DataType::List(_))) => super::collection::build(a, name, list),
         "length" | "len" | "char_length" | "character_length" | "octet_length" | "bit_length" => {
             args::count(name, &list, 1, 1)?;
             let unit = match name {
@@ -100,17 +158,13 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
         "repeat" => {
             args::count(name, &list, 2, 2)?;
             let list = args::to_types(a, list, &[text.clone(), int])?;
-            Ok(a.call(name, "", text, &list, |rows: Rows| {
-                with_int(rows.args, |s, n| s.repeat(usize::try_from(n).unwrap_or(0)))
-            }))
+            Ok(a.call(name, "", text, &list, |rows: Rows| with_int(rows.args, |s, n| s.repeat(usize::try_from(n).unwrap_or(0)))))
         }
         "space" => {
             args::count(name, &list, 1, 1)?;
             let count = a.cast(list.remove(0), &int)?;
             let list = vec![Typed::string(" "), count];
-            Ok(a.call(name, "", text, &list, |rows: Rows| {
-                with_int(rows.args, |s, n| s.repeat(usize::try_from(n).unwrap_or(0)))
-            }))
+            Ok(a.call(name, "", text, &list, |rows: Rows| with_int(rows.args, |s, n| s.repeat(usize::try_from(n).unwrap_or(0)))))
         }
         "replace" => {
             args::count(name, &list, 2, 3)?;
@@ -175,13 +229,11 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
                 Ok(Arc::new(
                     n.iter()
                         .map(|n| {
-                            n.map(|n| {
-                                if n < 0 {
-                                    String::new()
-                                } else {
-                                    u8::try_from(n & 0xff).map(char::from).unwrap_or('\0').to_string()
-                                }
-                            })
+                            n.map(
+                                |n| {
+                                    if n < 0 { String::new() } else { u8::try_from(n & 0xff).map(char::from).unwrap_or('\0').to_string() }
+                                },
+                            )
                         })
                         .collect::<StringArray>(),
                 ) as ArrayRef)
@@ -271,12 +323,8 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
             let list = args::all_to(a, list, &text)?;
             Ok(a.call(name, "", int, &list, |rows: Rows| {
                 let (l, r): (&StringArray, &StringArray) = (downcast(&rows.args[0])?, downcast(&rows.args[1])?);
-                Ok(Arc::new(
-                    l.iter()
-                        .zip(r)
-                        .map(|(l, r)| i32::try_from(strsim::levenshtein(l?, r?)).ok())
-                        .collect::<Int32Array>(),
-                ) as ArrayRef)
+                Ok(Arc::new(l.iter().zip(r).map(|(l, r)| i32::try_from(strsim::levenshtein(l?, r?)).ok()).collect::<Int32Array>())
+                    as ArrayRef)
             }))
         }
         "sentences" => {
@@ -358,361 +406,4 @@ fn test(a: &Analyzer, name: &str, list: Vec<Typed>, f: fn(&str, &str) -> bool) -
         let (s, p): (&StringArray, &StringArray) = (downcast(&rows.args[0])?, downcast(&rows.args[1])?);
         Ok(Arc::new(s.iter().zip(p).map(|(s, p)| Some(f(s?, p?))).collect::<BooleanArray>()) as ArrayRef)
     }))
-}
-
-fn with_int(args: &[ArrayRef], f: impl Fn(&str, i32) -> String) -> DfResult<ArrayRef> {
-    let (s, n): (&StringArray, &Int32Array) = (downcast(&args[0])?, downcast(&args[1])?);
-    Ok(Arc::new(s.iter().zip(n).map(|(s, n)| Some(f(s?, n?))).collect::<StringArray>()))
-}
-
-fn length(array: &ArrayRef, unit: usize) -> DfResult<ArrayRef> {
-    let count = |chars: usize, bytes: usize| i32::try_from(if unit == 0 { chars } else { bytes * unit }).unwrap_or(i32::MAX);
-    Ok(Arc::new(match array.data_type() {
-        DataType::Binary => {
-            downcast::<BinaryArray>(array)?.iter().map(|b| b.map(|b| count(b.len(), b.len()))).collect::<Int32Array>()
-        }
-        _ => downcast::<StringArray>(array)?
-            .iter()
-            .map(|s| s.map(|s| count(s.chars().count(), s.len())))
-            .collect::<Int32Array>(),
-    }))
-}
-
-fn initcap(s: &str) -> String {
-    let mut out = String::with_capacity(s.len());
-    let mut start = true;
-    for c in s.chars() {
-        if start {
-            out.extend(c.to_uppercase());
-        } else {
-            out.extend(c.to_lowercase());
-        }
-        start = c == ' ';
-    }
-    out
-}
-
-fn trim<'s>(s: &'s str, chars: &str, front: bool, back: bool) -> &'s str {
-    let mut s = s;
-    if front {
-        s = s.trim_start_matches(|c| chars.contains(c));
-    }
-    if back {
-        s = s.trim_end_matches(|c| chars.contains(c));
-    }
-    s
-}
-
-/// Spark's positions: from 1, 0 is 1, negative from the end.
-fn bounds(length: i64, position: i32, count: i32) -> (usize, usize) {
-    let position = i64::from(position);
-    let start = match position {
-        p if p > 0 => p - 1,
-        0 => 0,
-        p => length + p,
-    };
-    let end = start.saturating_add(i64::from(count)).min(length);
-    let from = start.max(0);
-    if end <= from {
-        return (0, 0);
-    }
-    (usize::try_from(from).unwrap_or(0), usize::try_from(end).unwrap_or(0))
-}
-
-fn substring(args: &[ArrayRef], binary: bool) -> DfResult<ArrayRef> {
-    let (position, count): (&Int32Array, &Int32Array) = (downcast(&args[1])?, downcast(&args[2])?);
-    let valid = |row: usize| args[0].is_valid(row) && position.is_valid(row) && count.is_valid(row);
-    if binary {
-        let bytes: &BinaryArray = downcast(&args[0])?;
-        return Ok(Arc::new(
-            (0..bytes.len())
-                .map(|row| {
-                    valid(row).then(|| {
-                        let value = bytes.value(row);
-                        let (from, to) = bounds(i64::try_from(value.len()).unwrap_or(0), position.value(row), count.value(row));
-                        &value[from..to]
-                    })
-                })
-                .collect::<BinaryArray>(),
-        ));
-    }
-    let strings: &StringArray = downcast(&args[0])?;
-    Ok(Arc::new(
-        (0..strings.len())
-            .map(|row| {
-                valid(row).then(|| {
-                    let value = strings.value(row);
-                    let length = if value.is_ascii() { value.len() } else { value.chars().count() };
-                    let (from, to) = bounds(i64::try_from(length).unwrap_or(0), position.value(row), count.value(row));
-                    if value.is_ascii() {
-                        value[from..to].to_owned()
-                    } else {
-                        value.chars().skip(from).take(to - from).collect()
-                    }
-                })
-            })
-            .collect::<StringArray>(),
-    ))
-}
-
-fn pad(args: &[ArrayRef], left: bool) -> DfResult<ArrayRef> {
-    let (s, n, fill): (&StringArray, &Int32Array, &StringArray) =
-        (downcast(&args[0])?, downcast(&args[1])?, downcast(&args[2])?);
-    Ok(Arc::new(
-        (0..s.len())
-            .map(|row| {
-                if s.is_null(row) || n.is_null(row) || fill.is_null(row) {
-                    return None;
-                }
-                let (value, wanted) = (s.value(row), usize::try_from(n.value(row)).unwrap_or(0));
-                let length = value.chars().count();
-                if length >= wanted {
-                    return Some(value.chars().take(wanted).collect::<String>());
-                }
-                let padding: String = fill.value(row).chars().cycle().take(wanted - length).collect();
-                Some(if left { format!("{padding}{value}") } else { format!("{value}{padding}") })
-            })
-            .collect::<StringArray>(),
-    ))
-}
-
-fn translate(s: &str, from: &str, to: &str) -> String {
-    let to: Vec<char> = to.chars().collect();
-    s.chars()
-        .filter_map(|c| match from.chars().position(|f| f == c) {
-            Some(index) => to.get(index).copied(),
-            None => Some(c),
-        })
-        .collect()
-}
-
-fn locate(args: &[ArrayRef]) -> DfResult<ArrayRef> {
-    let (needle, hay, from): (&StringArray, &StringArray, &Int32Array) =
-        (downcast(&args[0])?, downcast(&args[1])?, downcast(&args[2])?);
-    Ok(Arc::new(
-        (0..needle.len())
-            .map(|row| {
-                if needle.is_null(row) || hay.is_null(row) {
-                    return None;
-                }
-                if from.is_null(row) || from.value(row) < 1 {
-                    return Some(0);
-                }
-                let (needle, hay) = (needle.value(row), hay.value(row));
-                let skip = usize::try_from(from.value(row) - 1).unwrap_or(0);
-                let start = hay.char_indices().nth(skip).map_or(hay.len(), |(at, _)| at);
-                if skip > hay.chars().count() {
-                    return Some(0);
-                }
-                Some(match hay[start..].find(needle) {
-                    Some(at) => i32::try_from(hay[..start + at].chars().count() + 1).unwrap_or(0),
-                    None => 0,
-                })
-            })
-            .collect::<Int32Array>(),
-    ))
-}
-
-fn split_part(args: &[ArrayRef]) -> DfResult<ArrayRef> {
-    let (s, d, n): (&StringArray, &StringArray, &Int32Array) = (downcast(&args[0])?, downcast(&args[1])?, downcast(&args[2])?);
-    let mut out = Vec::with_capacity(s.len());
-    for row in 0..s.len() {
-        if s.is_null(row) || d.is_null(row) || n.is_null(row) {
-            out.push(None);
-            continue;
-        }
-        let n = n.value(row);
-        if n == 0 {
-            return Err(spark_error("INVALID_INDEX_OF_ZERO", "the index 0 is invalid; an index counts from 1, or from the end if negative"));
-        }
-        let parts: Vec<&str> =
-            if d.value(row).is_empty() { vec![s.value(row)] } else { s.value(row).split(d.value(row)).collect() };
-        let index = if n > 0 { usize::try_from(n - 1).ok() } else { parts.len().checked_sub(usize::try_from(-i64::from(n)).unwrap_or(usize::MAX)) };
-        out.push(Some(index.and_then(|i| parts.get(i).copied()).unwrap_or("")));
-    }
-    Ok(Arc::new(StringArray::from(out)))
-}
-
-fn substring_index<'s>(s: &'s str, delimiter: &str, count: i32) -> &'s str {
-    if delimiter.is_empty() || count == 0 {
-        return "";
-    }
-    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    if count > 0 {
-        s.match_indices(delimiter).nth(wanted - 1).map_or(s, |(at, _)| &s[..at])
-    } else {
-        s.rmatch_indices(delimiter).nth(wanted - 1).map_or(s, |(at, found)| &s[at + found.len()..])
-    }
-}
-
-fn overlay(args: &[ArrayRef]) -> DfResult<ArrayRef> {
-    let (s, r, p, n): (&StringArray, &StringArray, &Int32Array, &Int32Array) =
-        (downcast(&args[0])?, downcast(&args[1])?, downcast(&args[2])?, downcast(&args[3])?);
-    Ok(Arc::new(
-        (0..s.len())
-            .map(|row| {
-                if args.iter().any(|a| a.is_null(row)) {
-                    return None;
-                }
-                let (value, replacement) = (s.value(row), r.value(row));
-                let start = usize::try_from(p.value(row) - 1).unwrap_or(0);
-                let length = match n.value(row) {
-                    n if n < 0 => replacement.chars().count(),
-                    n => usize::try_from(n).unwrap_or(0),
-                };
-                let head: String = value.chars().take(start).collect();
-                let tail: String = value.chars().skip(start + length).collect();
-                Some(format!("{head}{replacement}{tail}"))
-            })
-            .collect::<StringArray>(),
-    ))
-}
-
-fn elt(args: &[ArrayRef], ansi: bool) -> DfResult<ArrayRef> {
-    let index: &Int32Array = downcast(&args[0])?;
-    let mut out: Vec<Option<&str>> = Vec::with_capacity(index.len());
-    let options = args[1..].iter().map(downcast::<StringArray>).collect::<DfResult<Vec<_>>>()?;
-    for row in 0..index.len() {
-        if index.is_null(row) {
-            out.push(None);
-            continue;
-        }
-        let wanted = index.value(row);
-        match usize::try_from(wanted - 1).ok().and_then(|i| options.get(i)) {
-            Some(option) => out.push(option.is_valid(row).then(|| option.value(row))),
-            None if ansi => {
-                return Err(spark_error(
-                    "INVALID_ARRAY_INDEX",
-                    format!("the index {wanted} is out of bounds, elt has {} values", options.len()),
-                ));
-            }
-            None => out.push(None),
-        }
-    }
-    Ok(Arc::new(StringArray::from(out)))
-}
-
-fn mask(args: &[ArrayRef]) -> DfResult<ArrayRef> {
-    let columns = args.iter().map(downcast::<StringArray>).collect::<DfResult<Vec<_>>>()?;
-    Ok(Arc::new(
-        (0..columns[0].len())
-            .map(|row| {
-                if columns[0].is_null(row) {
-                    return None;
-                }
-                let pick = |index: usize, c: char| {
-                    if columns[index].is_null(row) { Some(c) } else { columns[index].value(row).chars().next() }
-                };
-                Some(
-                    columns[0]
-                        .value(row)
-                        .chars()
-                        .filter_map(|c| {
-                            let index = match c {
-                                c if c.is_uppercase() => 1,
-                                c if c.is_lowercase() => 2,
-                                c if c.is_numeric() => 3,
-                                _ => 4,
-                            };
-                            pick(index, c)
-                        })
-                        .collect::<String>(),
-                )
-            })
-            .collect::<StringArray>(),
-    ))
-}
-
-fn concat_binary(args: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
-    let columns = args.iter().map(downcast::<BinaryArray>).collect::<DfResult<Vec<_>>>()?;
-    Ok(Arc::new(
-        (0..len)
-            .map(|row| {
-                columns.iter().all(|c| c.is_valid(row)).then(|| columns.iter().flat_map(|c| c.value(row)).copied().collect::<Vec<u8>>())
-            })
-            .collect::<BinaryArray>(),
-    ))
-}
-
-fn concat_ws(args: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
-    let separator: &StringArray = downcast(&args[0])?;
-    let mut out = Vec::with_capacity(len);
-    for row in 0..len {
-        if separator.is_null(row) {
-            out.push(None);
-            continue;
-        }
-        let mut parts: Vec<String> = Vec::new();
-        for column in &args[1..] {
-            if column.is_null(row) {
-                continue;
-            }
-            if let Some(list) = column.as_any().downcast_ref::<arrow::array::ListArray>() {
-                let items = list.value(row);
-                let items: &StringArray = downcast(&items)?;
-                parts.extend(items.iter().flatten().map(str::to_owned));
-            } else {
-                parts.push(downcast::<StringArray>(column)?.value(row).to_owned());
-            }
-        }
-        out.push(Some(parts.join(separator.value(row))));
-    }
-    Ok(Arc::new(StringArray::from(out)))
-}
-
-/// Sentences end at `.`, `!`, `?`; words are runs of letters, digits and apostrophes.
-fn sentences(array: &ArrayRef) -> DfResult<ArrayRef> {
-    use arrow::array::{ListBuilder, StringBuilder};
-    let strings: &StringArray = downcast(array)?;
-    let mut out = ListBuilder::new(ListBuilder::new(StringBuilder::new()));
-    for s in strings {
-        let Some(s) = s else {
-            out.append(false);
-            continue;
-        };
-        for sentence in s.split_inclusive(['.', '!', '?']) {
-            let words: Vec<&str> =
-                sentence.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|w| !w.is_empty()).collect();
-            if words.is_empty() {
-                continue;
-            }
-            for word in words {
-                out.values().values().append_value(word);
-            }
-            out.values().append(true);
-        }
-        out.append(true);
-    }
-    Ok(Arc::new(out.finish()))
-}
-
-fn luhn(s: &str) -> bool {
-    if s.is_empty() || !s.bytes().all(|b| b.is_ascii_digit()) {
-        return false;
-    }
-    let sum: u32 = s
-        .bytes()
-        .rev()
-        .enumerate()
-        .map(|(index, b)| {
-            let digit = u32::from(b - b'0');
-            if index % 2 == 0 { digit } else if digit > 4 { digit * 2 - 9 } else { digit * 2 }
-        })
-        .sum();
-    sum % 10 == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn positions_are_sparks() {
-        assert_eq!(bounds(5, 2, 3), (1, 4));
-        assert_eq!(bounds(5, 0, 2), (0, 2));
-        assert_eq!(bounds(5, -3, 2), (2, 4));
-        assert_eq!(bounds(5, 10, 3), (0, 0));
-        assert_eq!(substring_index("a.b.c", ".", -2), "b.c");
-        assert!(luhn("4111111111111111"));
-    }
 }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, Date32Array, DurationMicrosecondArray, Float64Array, IntervalMonthDayNanoArray,
-    IntervalYearMonthArray, TimestampMicrosecondArray,
+    ArrayRef, Date32Array, DurationMicrosecondArray, Float64Array, IntervalMonthDayNanoArray, IntervalYearMonthArray,
+    TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::Result as DfResult;
@@ -46,11 +46,7 @@ pub fn arithmetic(a: &Analyzer, op: Op, l: &Typed, r: &Typed) -> Option<Result<T
 fn mismatch(l: &Typed, r: &Typed) -> Error {
     Error::config(
         "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES",
-        format!(
-            "the operator does not take {} and {} together",
-            crate::types::quoted_type(&l.ty),
-            crate::types::quoted_type(&r.ty)
-        ),
+        format!("the operator does not take {} and {} together", crate::types::quoted_type(&l.ty), crate::types::quoted_type(&r.ty)),
     )
 }
 
@@ -77,9 +73,7 @@ fn add(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<Typed> {
                 let mut out = Vec::with_capacity(d.len());
                 for (d, m) in d.iter().zip(m) {
                     out.push(match (d, m) {
-                        (Some(d), Some(m)) => {
-                            Some(date_add_months(d, if negative { -m } else { m }).ok_or_else(overflow)?)
-                        }
+                        (Some(d), Some(m)) => Some(date_add_months(d, if negative { -m } else { m }).ok_or_else(overflow)?),
                         _ => None,
                     });
                 }
@@ -113,16 +107,13 @@ fn add(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<Typed> {
             shift(a, l, r, negative, shown)
         }
         (DataType::Timestamp(..), t) if is_interval(t) => shift(a, l, r, negative, shown),
-        (DataType::Duration(_), DataType::Duration(_)) | (DataType::Interval(IntervalUnit::YearMonth), DataType::Interval(IntervalUnit::YearMonth)) => {
+        (DataType::Duration(_), DataType::Duration(_))
+        | (DataType::Interval(IntervalUnit::YearMonth), DataType::Interval(IntervalUnit::YearMonth)) => {
             let units = common_units(&l, &r);
             let ty = l.ty.clone();
             let ansi = a.conf.ansi;
             let call = a.call(symbol(op), ansi.to_string(), ty.clone(), &[l, r], move |rows: Rows| {
-                let wide = rows
-                    .args
-                    .iter()
-                    .map(to_i64)
-                    .collect::<DfResult<Vec<_>>>()?;
+                let wide = rows.args.iter().map(to_i64).collect::<DfResult<Vec<_>>>()?;
                 let mut out = Vec::with_capacity(rows.len);
                 for (l, r) in wide[0].iter().zip(&wide[1]) {
                     out.push(match (l, r) {
@@ -194,9 +185,7 @@ fn shift(a: &Analyzer, l: Typed, r: Typed, negative: bool, shown: String) -> Res
         let times: &TimestampMicrosecondArray = downcast(&rows.args[0])?;
         let sign = if negative { -1 } else { 1 };
         let moves: Vec<Option<(i32, i64, i64)>> = match rows.args[1].data_type() {
-            DataType::Duration(_) => {
-                downcast::<DurationMicrosecondArray>(&rows.args[1])?.iter().map(|v| v.map(|v| (0, 0, v))).collect()
-            }
+            DataType::Duration(_) => downcast::<DurationMicrosecondArray>(&rows.args[1])?.iter().map(|v| v.map(|v| (0, 0, v))).collect(),
             DataType::Interval(IntervalUnit::YearMonth) => {
                 downcast::<IntervalYearMonthArray>(&rows.args[1])?.iter().map(|v| v.map(|v| (v, 0, 0))).collect()
             }
@@ -247,19 +236,20 @@ fn difference(a: &Analyzer, l: Typed, r: Typed) -> Result<Typed> {
         _ => timestamp(),
     };
     let (l, r) = (a.cast(l, &ty)?, a.cast(r, &ty)?);
-    Ok(a
-        .call("timestamp_difference", "", day_time_interval(), &[l, r], |rows: Rows| {
-            let (l, r): (&TimestampMicrosecondArray, &TimestampMicrosecondArray) = (downcast(&rows.args[0])?, downcast(&rows.args[1])?);
-            Ok(Arc::new(l.iter().zip(r).map(|(l, r)| l?.checked_sub(r?)).collect::<DurationMicrosecondArray>()) as ArrayRef)
-        })
-        .named(shown)
-        .with_spark_type("interval day to second"))
+    Ok(a.call("timestamp_difference", "", day_time_interval(), &[l, r], |rows: Rows| {
+        let (l, r): (&TimestampMicrosecondArray, &TimestampMicrosecondArray) = (downcast(&rows.args[0])?, downcast(&rows.args[1])?);
+        Ok(Arc::new(l.iter().zip(r).map(|(l, r)| l?.checked_sub(r?)).collect::<DurationMicrosecondArray>()) as ArrayRef)
+    })
+    .named(shown)
+    .with_spark_type("interval day to second"))
 }
 
 /// An interval times or divided by a number.
 fn scale(a: &Analyzer, op: Op, interval: Typed, number: Typed) -> Result<Typed> {
     let shown = format!("({} {} {})", interval.name, if op == Op::Mul { "*" } else { "/" }, number.name);
-    if !is_numeric(&number.ty) && !matches!(number.ty, DataType::Utf8 | DataType::Null) || matches!(interval.ty, DataType::Interval(IntervalUnit::MonthDayNano)) {
+    if !is_numeric(&number.ty) && !matches!(number.ty, DataType::Utf8 | DataType::Null)
+        || matches!(interval.ty, DataType::Interval(IntervalUnit::MonthDayNano))
+    {
         return Err(mismatch(&interval, &number));
     }
     let whole = is_integral(&number.ty) && op == Op::Mul;
@@ -267,31 +257,30 @@ fn scale(a: &Analyzer, op: Op, interval: Typed, number: Typed) -> Result<Typed> 
     let ty = interval.ty.clone();
     let units = if ty == day_time_interval() { "interval day to second" } else { "interval year to month" };
     let target = ty.clone();
-    Ok(a
-        .call("interval_scale", format!("{op:?}{whole}"), ty, &[interval, number], move |rows: Rows| {
-            let values = to_i64(&rows.args[0])?;
-            let factors: &Float64Array = downcast(&rows.args[1])?;
-            let mut out = Vec::with_capacity(rows.len);
-            for (value, factor) in values.into_iter().zip(factors) {
-                let (Some(value), Some(factor)) = (value, factor) else {
-                    out.push(None);
-                    continue;
-                };
-                if op == Op::Div && factor == 0.0 {
-                    return Err(spark_error("INTERVAL_DIVIDED_BY_ZERO", "an interval was divided by zero; use try_divide to get NULL"));
-                }
-                #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-                let made = if whole {
-                    value.checked_mul(factor as i64).ok_or_else(interval_overflow)?
-                } else {
-                    let made = if op == Op::Mul { value as f64 * factor } else { value as f64 / factor };
-                    made.round() as i64
-                };
-                out.push(Some(made));
+    Ok(a.call("interval_scale", format!("{op:?}{whole}"), ty, &[interval, number], move |rows: Rows| {
+        let values = to_i64(&rows.args[0])?;
+        let factors: &Float64Array = downcast(&rows.args[1])?;
+        let mut out = Vec::with_capacity(rows.len);
+        for (value, factor) in values.into_iter().zip(factors) {
+            let (Some(value), Some(factor)) = (value, factor) else {
+                out.push(None);
+                continue;
+            };
+            if op == Op::Div && factor == 0.0 {
+                return Err(spark_error("INTERVAL_DIVIDED_BY_ZERO", "an interval was divided by zero; use try_divide to get NULL"));
             }
-            from_i64(out, &target)
-        })
-        .named(shown)
-        .with_spark_type(units)
-        .may_fail())
+            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+            let made = if whole {
+                value.checked_mul(factor as i64).ok_or_else(interval_overflow)?
+            } else {
+                let made = if op == Op::Mul { value as f64 * factor } else { value as f64 / factor };
+                made.round() as i64
+            };
+            out.push(Some(made));
+        }
+        from_i64(out, &target)
+    })
+    .named(shown)
+    .with_spark_type(units)
+    .may_fail())
 }

@@ -216,11 +216,14 @@ fn field(lexer: &mut Lexer<'_>, out: &mut Output, style: Style, name: &str, rest
     }
 }
 
+/// Names and texts of fields.
+type Fields = Vec<(String, Option<String>)>;
+
 /// Top-level fields of an object, in order, as `json_tuple` shows them: strings
 /// as they are, null as none, other values as JSON. None if it is no object.
-pub fn top_level(json: &str) -> Option<Vec<(String, Option<String>)>> {
+pub fn top_level(json: &str) -> Option<Fields> {
     let mut lexer = Lexer::new(json.as_bytes(), weir_decode::Leniency { non_numeric_numbers: false, ..Default::default() });
-    let mut read = || -> Result<Option<Vec<(String, Option<String>)>>, Fault> {
+    let mut read = || -> Result<Option<Fields>, Fault> {
         let mut fields = Vec::new();
         let mut scratch = Vec::new();
         if lexer.value_start()? != b'{' {

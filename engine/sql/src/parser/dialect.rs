@@ -7,9 +7,7 @@
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Ident, ObjectName, TimezoneInfo, TypedString,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Ident, ObjectName, TimezoneInfo, TypedString};
 use datafusion::sql::sqlparser::dialect::{DatabricksDialect, Dialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -92,6 +90,14 @@ impl Dialect for SparkDialect {
         true
     }
 
+    fn allow_extract_custom(&self) -> bool {
+        true
+    }
+
+    fn supports_interval_options(&self) -> bool {
+        true
+    }
+
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let Token::Word(word) = parser.peek_token().token else { return None };
         if word.quote_style.is_some() {
@@ -107,15 +113,12 @@ impl Dialect for SparkDialect {
                 } else {
                     DataType::Timestamp(None, TimezoneInfo::None)
                 };
-                Some(parser.parse_value().map(|value| {
-                    Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })
-                }))
+                Some(parser.parse_value().map(|value| Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })))
             }
             // Words that sqlparser would take for syntax, but that are functions in Spark.
-            (
-                "array" | "map" | "position" | "ceil" | "floor" | "substr" | "substring" | "convert" | "char" | "exists",
-                Token::LParen,
-            ) if Self::is_plain_call(&name, parser) => {
+            ("array" | "map" | "position" | "ceil" | "floor" | "substr" | "substring" | "convert" | "char" | "exists", Token::LParen)
+                if Self::is_plain_call(&name, parser) =>
+            {
                 parser.next_token();
                 let name = ObjectName::from(vec![Ident::new(word.value.clone())]);
                 Some(parser.parse_function(name))
@@ -124,12 +127,7 @@ impl Dialect for SparkDialect {
         }
     }
 
-    fn parse_infix(
-        &self,
-        parser: &mut Parser,
-        expr: &Expr,
-        precedence: u8,
-    ) -> Option<Result<Expr, ParserError>> {
+    fn parse_infix(&self, parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
         if !parser.parse_keyword(Keyword::DIV) {
             return None;
         }
@@ -172,8 +170,7 @@ impl SparkDialect {
                         && w.quote_style.is_none()
                         && matches!(
                             (name, w.keyword),
-                            ("substr" | "substring", Keyword::FROM | Keyword::FOR)
-                                | ("position", Keyword::IN)
+                            ("substr" | "substring", Keyword::FROM | Keyword::FOR) | ("position", Keyword::IN)
                         ) =>
                 {
                     return false;

@@ -49,8 +49,7 @@ pub fn parse_expression(text: &str) -> Result<Expr, Error> {
     if let SetExpr::Select(select) = *query.body
         && select.from.is_empty()
         && select.projection.len() == 1
-        && let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) =
-            select.projection.into_iter().next()
+        && let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = select.projection.into_iter().next()
     {
         return Ok(expr);
     }
@@ -68,9 +67,7 @@ fn syntax_error(sql: &str, error: &ParserError) -> Error {
         ParserError::RecursionLimitExceeded => "the expression is nested too deeply".to_owned(),
     };
     let (what, place) = match text.split_once(" at Line: ") {
-        Some((what, place)) => {
-            (what.to_owned(), format!("line {}", place.replace(", Column: ", ", column ")))
-        }
+        Some((what, place)) => (what.to_owned(), format!("line {}", place.replace(", Column: ", ", column "))),
         None => {
             let last = sql.lines().last().map_or(0, |l| l.chars().count());
             (text, format!("line {}, column {}", sql.lines().count().max(1), last + 1))
@@ -94,19 +91,71 @@ mod tests {
     #[test]
     fn reads_sparks_own_spellings() {
         for sql in [
-            "1L", "1.9D", "2BD", "1S", "1Y", "1.0E7D", "X'1F'", "7 div 2", "a <=> b", "a RLIKE 'x'", "a == b",
-            "transform(a, x -> x + 1)", "map_filter(m, (k, v) -> v > 1)", "array(1,2)[0]", "struct(1 AS a).a",
-            "named_struct('a', 1).a", "DOUBLE('NaN')", "INT('7')", "STRING(7)", "DATE'2024-01-01'",
-            "TIMESTAMP_NTZ'2024-01-01 00:00:00'", "TIMESTAMP'2024-01-01'", "INTERVAL '1' DAY", "INTERVAL 90 MINUTES",
-            "INTERVAL '1 02:03:04' DAY TO SECOND", "exists(a, x -> x > 1)", "CAST(a AS STRUCT<a: INT, b: ARRAY<STRING>>)",
-            "CAST(a AS LONG)", "CAST(a AS MAP<STRING,INT>)", "CAST('1 day' AS INTERVAL DAY)", "a::string", "left('a', 1)",
-            "trim(BOTH 'x' FROM 'xax')", "substring('a' FROM 2 FOR 2)", "position('l' IN 'hello')",
-            "overlay('Spark SQL' PLACING '_' FROM 6)", "extract(YEAROFWEEK FROM d)", "char(322)", "if(1>2,'a','b')",
-            "count(*) FILTER (WHERE a > 1)", "timestampadd(HOUR, 5, t)", "a.b.c", "a['k']", "date", "timestamp", "5 ^ 3",
-            "replace('a', 'b')", "map()", "array()", "CAST(1 AS BYTE)", "TRY_CAST('a' AS INT)", "ARRAY(NAMED_STRUCT('a',1))",
-            "NOT NULL", "!true", "window(ts, '10 minutes').start", "CAST(1 AS TIMESTAMP_LTZ)", "CAST('x' AS CHAR(3))",
-            "reduce(a, 0, (acc, x) -> acc + x, acc -> acc * 10)", "CASE WHEN a THEN 1 END", "a LIKE 'a/%' ESCAPE '/'",
-            "max(a)", "CAST(NULL AS VOID)", "current_timestamp", "current_date()", "aggregate(a, 0, (x, y) -> x + y)",
+            "1L",
+            "1.9D",
+            "2BD",
+            "1S",
+            "1Y",
+            "1.0E7D",
+            "X'1F'",
+            "7 div 2",
+            "a <=> b",
+            "a RLIKE 'x'",
+            "a == b",
+            "transform(a, x -> x + 1)",
+            "map_filter(m, (k, v) -> v > 1)",
+            "array(1,2)[0]",
+            "struct(1 AS a).a",
+            "named_struct('a', 1).a",
+            "DOUBLE('NaN')",
+            "INT('7')",
+            "STRING(7)",
+            "DATE'2024-01-01'",
+            "TIMESTAMP_NTZ'2024-01-01 00:00:00'",
+            "TIMESTAMP'2024-01-01'",
+            "INTERVAL '1' DAY",
+            "INTERVAL 90 MINUTES",
+            "INTERVAL '1 02:03:04' DAY TO SECOND",
+            "exists(a, x -> x > 1)",
+            "CAST(a AS STRUCT<a: INT, b: ARRAY<STRING>>)",
+            "CAST(a AS LONG)",
+            "CAST(a AS MAP<STRING,INT>)",
+            "CAST('1 day' AS INTERVAL DAY)",
+            "a::string",
+            "left('a', 1)",
+            "trim(BOTH 'x' FROM 'xax')",
+            "substring('a' FROM 2 FOR 2)",
+            "position('l' IN 'hello')",
+            "overlay('Spark SQL' PLACING '_' FROM 6)",
+            "extract(YEAROFWEEK FROM d)",
+            "char(322)",
+            "if(1>2,'a','b')",
+            "count(*) FILTER (WHERE a > 1)",
+            "timestampadd(HOUR, 5, t)",
+            "a.b.c",
+            "a['k']",
+            "date",
+            "timestamp",
+            "5 ^ 3",
+            "replace('a', 'b')",
+            "map()",
+            "array()",
+            "CAST(1 AS BYTE)",
+            "TRY_CAST('a' AS INT)",
+            "ARRAY(NAMED_STRUCT('a',1))",
+            "NOT NULL",
+            "!true",
+            "window(ts, '10 minutes').start",
+            "CAST(1 AS TIMESTAMP_LTZ)",
+            "CAST('x' AS CHAR(3))",
+            "reduce(a, 0, (acc, x) -> acc + x, acc -> acc * 10)",
+            "CASE WHEN a THEN 1 END",
+            "a LIKE 'a/%' ESCAPE '/'",
+            "max(a)",
+            "CAST(NULL AS VOID)",
+            "current_timestamp",
+            "current_date()",
+            "aggregate(a, 0, (x, y) -> x + y)",
         ] {
             if let Err(error) = parse_query(&format!("SELECT {sql} FROM t")) {
                 panic!("{sql}: {error}");

@@ -10,15 +10,9 @@ use weir_core::Error;
 
 /// All tokens of the text, whitespace left out.
 pub fn tokenize(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>, Error> {
-    let raw = Tokenizer::new(dialect, sql)
-        .with_unescape(false)
-        .tokenize_with_location()
-        .map_err(|e| {
-            Error::config(
-                "PARSE_SYNTAX_ERROR",
-                format!("syntax error (line {}, column {}): {}", e.location.line, e.location.column, e.message),
-            )
-        })?;
+    let raw = Tokenizer::new(dialect, sql).with_unescape(false).tokenize_with_location().map_err(|e| {
+        Error::config("PARSE_SYNTAX_ERROR", format!("syntax error (line {}, column {}): {}", e.location.line, e.location.column, e.message))
+    })?;
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(raw.len());
     let mut adjacent = false;
     for mut token in raw {
@@ -33,9 +27,7 @@ pub fn tokenize(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>, 
             }
             Token::SingleQuotedString(s) => Token::SingleQuotedString(unescape(&s, '\'')),
             Token::DoubleQuotedString(s) => Token::SingleQuotedString(unescape(&s, '"')),
-            Token::SingleQuotedRawStringLiteral(s) | Token::DoubleQuotedRawStringLiteral(s) => {
-                Token::SingleQuotedString(s)
-            }
+            Token::SingleQuotedRawStringLiteral(s) | Token::DoubleQuotedRawStringLiteral(s) => Token::SingleQuotedString(s),
             other => other,
         };
         if let Some(last) = out.last_mut() {
@@ -44,10 +36,7 @@ pub fn tokenize(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>, 
                     if adjacent
                         && !*long
                         && word.quote_style.is_none()
-                        && matches!(
-                            word.value.to_ascii_uppercase().as_str(),
-                            "D" | "F" | "BD" | "S" | "Y" | "L"
-                        ) =>
+                        && matches!(word.value.to_ascii_uppercase().as_str(), "D" | "F" | "BD" | "S" | "Y" | "L") =>
                 {
                     number.push_str(&word.value.to_ascii_uppercase());
                     last.span.end = token.span.end;
@@ -123,16 +112,9 @@ fn unescape(text: &str, quote: char) -> String {
     out
 }
 
-fn unicode(
-    chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
-    digits: usize,
-    out: &mut String,
-    letter: char,
-) {
+fn unicode(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, digits: usize, out: &mut String, letter: char) {
     let hex: String = chars.clone().take(digits).collect();
-    let code = (hex.chars().count() == digits)
-        .then(|| u32::from_str_radix(&hex, 16).ok())
-        .flatten();
+    let code = (hex.chars().count() == digits).then(|| u32::from_str_radix(&hex, 16).ok()).flatten();
     let Some(code) = code else {
         out.push(letter);
         return;

@@ -1,0 +1,126 @@
+//! Batch queries, as `weir sql` runs them.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int32Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::MemTable;
+use weir_sql::{SqlConf, row_to_json, run_batch_sql};
+
+fn table(rows: &[(Option<&str>, i32)]) -> Arc<dyn TableProvider> {
+    let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8View, true), Field::new("v", DataType::Int32, true)]));
+    let keys =
+        arrow::compute::cast(&(Arc::new(rows.iter().map(|(k, _)| *k).collect::<StringArray>()) as ArrayRef), &DataType::Utf8View).unwrap();
+    let columns: Vec<ArrayRef> = vec![keys, Arc::new(rows.iter().map(|(_, v)| Some(*v)).collect::<Int32Array>())];
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    Arc::new(MemTable::try_new(schema, vec![vec![batch]]).unwrap())
+}
+
+async fn run(conf: &SqlConf, sql: &str) -> Result<Vec<String>, weir_core::Error> {
+    let tables = vec![
+        ("t".to_owned(), table(&[(Some("a"), 1), (Some("b"), 2), (Some("a"), 3), (None, 0)])),
+        ("u".to_owned(), table(&[(Some("a"), 10), (Some("c"), 30)])),
+    ];
+    let (_, batches) = run_batch_sql(conf, tables, sql).await?;
+    Ok(batches.iter().flat_map(|b| (0..b.num_rows()).map(|r| row_to_json(b, r, conf).unwrap()).collect::<Vec<_>>()).collect())
+}
+
+#[tokio::test]
+async fn queries_give_sparks_rows() {
+    let conf = SqlConf::default();
+    for (sql, rows) in [
+        (
+            "SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k ORDER BY k",
+            vec![r#"{"n":1,"s":0}"#, r#"{"k":"a","n":2,"s":4}"#, r#"{"k":"b","n":1,"s":2}"#],
+        ),
+        ("SELECT upper(k) AS u, avg(v) AS m FROM t GROUP BY upper(k) HAVING count(*) > 1", vec![r#"{"u":"A","m":2.0}"#]),
+        ("SELECT count(*) AS n, max(v) - min(v) AS d FROM t", vec![r#"{"n":4,"d":3}"#]),
+        ("SELECT k FROM t ORDER BY v DESC LIMIT 2", vec![r#"{"k":"a"}"#, r#"{"k":"b"}"#]),
+        (
+            "SELECT k AS kk, v FROM t ORDER BY kk NULLS LAST, 2 DESC",
+            vec![r#"{"kk":"a","v":3}"#, r#"{"kk":"a","v":1}"#, r#"{"kk":"b","v":2}"#, r#"{"v":0}"#],
+        ),
+        ("SELECT DISTINCT k FROM t WHERE k IS NOT NULL ORDER BY k", vec![r#"{"k":"a"}"#, r#"{"k":"b"}"#]),
+        ("SELECT * FROM t JOIN u USING (k) ORDER BY t.v", vec![r#"{"k":"a","v":1,"v":10}"#, r#"{"k":"a","v":3,"v":10}"#]),
+        ("SELECT t.k, u.v FROM t LEFT JOIN u ON t.k = u.k WHERE t.v = 2", vec![r#"{"k":"b"}"#]),
+        ("SELECT k FROM t LEFT ANTI JOIN u ON t.k = u.k ORDER BY k", vec![r#"{}"#, r#"{"k":"b"}"#]),
+        (
+            "WITH x AS (SELECT k, v * 2 AS w FROM t) SELECT a.k, b.w FROM x a JOIN x b ON a.k = b.k AND a.w < b.w",
+            vec![r#"{"k":"a","w":6}"#],
+        ),
+        ("SELECT k, x FROM t LATERAL VIEW explode(array(v, -v)) e AS x WHERE k = 'b'", vec![r#"{"k":"b","x":2}"#, r#"{"k":"b","x":-2}"#]),
+        ("SELECT i, c FROM (SELECT posexplode(split('x,y', ',')) AS (i, c))", vec![r#"{"i":0,"c":"x"}"#, r#"{"i":1,"c":"y"}"#]),
+        ("SELECT stack(2, 1, 'a', 2, 'b') AS (n, s)", vec![r#"{"n":1,"s":"a"}"#, r#"{"n":2,"s":"b"}"#]),
+        ("SELECT * EXCEPT (v) FROM u ORDER BY k", vec![r#"{"k":"a"}"#, r#"{"k":"c"}"#]),
+        ("SELECT x + y AS z FROM VALUES (1, 2.5), (3, 4) AS p(x, y)", vec![r#"{"z":3.5}"#, r#"{"z":7.0}"#]),
+        ("SELECT k FROM u UNION SELECT k FROM t WHERE v = 1 ORDER BY k", vec![r#"{"k":"a"}"#, r#"{"k":"c"}"#]),
+        ("SELECT sum(id) AS s FROM range(5)", vec![r#"{"s":10}"#]),
+        (
+            "SELECT d.* FROM (SELECT from_json('{\"a\":1,\"b\":{\"c\":\"x\"}}', 'a INT, b STRUCT<c: STRING>') AS d)",
+            vec![r#"{"a":1,"b":{"c":"x"}}"#],
+        ),
+        (
+            "SELECT d.b.c AS x, d.b['c'] AS y FROM (SELECT from_json('{\"b\":{\"c\":\"x\"}}', 'b STRUCT<c: STRING>') AS d)",
+            vec![r#"{"x":"x","y":"x"}"#],
+        ),
+        ("SELECT transform(array(1, 2), x -> x + v) AS a FROM t WHERE v = 3", vec![r#"{"a":[4,5]}"#]),
+        ("SELECT transform(array(array(1), array(2)), a -> transform(a, x -> x * v)) AS a FROM t WHERE v = 3", vec![r#"{"a":[[3],[6]]}"#]),
+        ("SELECT collect_list(v) AS a, collect_set(k) AS s FROM t WHERE k = 'a'", vec![r#"{"a":[1,3],"s":["a"]}"#]),
+        (
+            "SELECT CASE WHEN v > 1 THEN 'big' ELSE 'small' END AS c, count(*) AS n FROM t GROUP BY 1 ORDER BY 1",
+            vec![r#"{"c":"big","n":2}"#, r#"{"c":"small","n":2}"#],
+        ),
+        ("SELECT k FROM (SELECT k, v FROM t WHERE v <> 0) WHERE 6 / v > 4", vec![r#"{"k":"a"}"#]),
+        ("SELECT k FROM t WHERE v <> 0 AND 6 / v > 4", vec![r#"{"k":"a"}"#]),
+        ("SELECT if(v = 0, false, 6 / v > 4) AS b FROM t WHERE k IS NULL", vec![r#"{"b":false}"#]),
+        ("SELECT try_divide(1, 0) AS a, nvl(NULL, 2) AS b, 1 BETWEEN 0 AND 2 AS c", vec![r#"{"b":2,"c":true}"#]),
+    ] {
+        let ours = run(&conf, sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        assert_eq!(ours, rows, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn the_session_zone_is_respected() {
+    let conf = SqlConf { time_zone: "Europe/Berlin".into(), ..SqlConf::default() };
+    let sql = "SELECT CAST('2024-06-01 12:00:00' AS TIMESTAMP) AS t, hour(TIMESTAMP'2024-06-01 10:00:00Z') AS h, \
+               CAST(TIMESTAMP'2024-06-01 10:00:00Z' AS STRING) AS s, date_format(TIMESTAMP'2024-06-01 10:00:00Z', 'HH:mm') AS f";
+    let rows = run(&conf, sql).await.unwrap();
+    assert_eq!(rows, [r#"{"t":"2024-06-01T12:00:00.000+02:00","h":12,"s":"2024-06-01 12:00:00","f":"12:00"}"#]);
+}
+
+#[tokio::test]
+async fn errors_have_sparks_conditions() {
+    let conf = SqlConf::default();
+    for (sql, condition) in [
+        ("SELECT k, v FROM t GROUP BY k", "MISSING_AGGREGATION"),
+        ("SELECT k FROM t WHERE count(*) > 1", "INVALID_WHERE_CONDITION"),
+        ("SELECT explode(array(1)), explode(array(2))", "UNSUPPORTED_GENERATOR.MULTI_GENERATOR"),
+        ("SELECT 1 + explode(array(1))", "UNSUPPORTED_GENERATOR.NESTED_IN_EXPRESSIONS"),
+        ("SELECT k.x FROM t", "INVALID_EXTRACT_BASE_FIELD_TYPE"),
+        ("SELECT substring()", "WRONG_NUM_ARGS.WITHOUT_SUGGESTION"),
+        ("SELECT v FROM t UNION ALL SELECT k, v FROM u", "NUM_COLUMNS_MISMATCH"),
+        ("DELETE FROM t", "WEIR_UNSUPPORTED_STATEMENT"),
+        ("SELECT raise_error('no')", "USER_RAISED_EXCEPTION"),
+    ] {
+        let error = run(&conf, sql).await.err().unwrap_or_else(|| panic!("{sql} succeeded"));
+        assert_eq!(error.condition(), condition, "{sql}: {error}");
+    }
+}
+
+#[test]
+fn function_names_are_plain() {
+    let names = weir_sql::function_names();
+    assert!(names.len() > 300, "{}", names.len());
+    assert!(names.iter().all(|n| n.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')));
+    assert!(names.windows(2).all(|w| w[0] < w[1]));
+}
+
+#[test]
+fn arrays_are_of_one_type() {
+    let list = weir_sql::types::list_of(DataType::Int32);
+    assert_eq!(weir_sql::spark_type_name(&list), "array<int>");
+    let _: Option<&dyn Array> = None;
+}
