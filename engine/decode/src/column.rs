@@ -170,9 +170,9 @@ impl Bytes {
     fn finish(&mut self) -> (OffsetBuffer<i32>, Buffer) {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         let data = std::mem::take(&mut self.data);
-        let capacity = (offsets.len(), data.len());
-        self.offsets.reserve(capacity.0);
-        self.data.reserve(capacity.1);
+        // Room for a batch like the last one, unless that one was unusually large.
+        self.offsets.reserve(offsets.len().min(1 << 16));
+        self.data.reserve(data.len().min(4 << 20));
         (OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(data))
     }
 }
