@@ -1,4 +1,7 @@
 //! Which format a source reads, with its options read and checked.
+//!
+//! Options that belong to listing or to the stream are read in `files::options`;
+//! here are those that decide how the bytes of a file become rows.
 
 use std::collections::BTreeMap;
 
