@@ -16,25 +16,43 @@ use weir_core::Result;
 use super::drain::BatchDrain;
 use super::errors;
 use super::lookup::{self, LastWords};
-use super::offsets::TopicPartition;
+use super::offsets::{PartitionOffsets, TopicPartition};
 use super::options::KafkaSourceOptions;
 
 /// Prefetched records of all handles together, in kilobytes.
 const QUEUE_BUDGET_KB: usize = 16 * 1024;
+/// Most handles kept; each has a handful of threads.
+const MOST_HANDLES: usize = 64;
+
+/// How many handles there are, and how each is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tuning {
+    handles: usize,
+    queue_kb: usize,
+    fetch_wait_ms: usize,
+}
+
+/// One handle for each partition, so that none has to change its place, up to a
+/// bound. Beyond it handles wander, and a wandering handle first waits for the
+/// fetch that is under way: then fetches wait for records only shortly.
+fn tuning(partitions: usize) -> Tuning {
+    let handles = partitions.clamp(2, MOST_HANDLES);
+    let fetch_wait_ms = if partitions > MOST_HANDLES { 5 } else { 100 };
+    Tuning { handles, queue_kb: (QUEUE_BUDGET_KB / handles).min(4096), fetch_wait_ms }
+}
 
 /// The handles of one source.
 pub struct ConsumerPool {
     config: rdkafka::ClientConfig,
     servers: String,
-    most: usize,
     state: Mutex<State>,
     sizes: SizeMeter,
 }
 
-#[derive(Default)]
 struct State {
     idle: Vec<Handle>,
     live: usize,
+    tuning: Tuning,
 }
 
 /// A handle and where it stands.
@@ -101,17 +119,12 @@ impl Drop for Lease {
 impl ConsumerPool {
     /// A pool for the records of one source; no broker is asked yet.
     pub fn new(options: &KafkaSourceOptions, group_id: &str) -> Self {
-        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        let most = (cores * 2).clamp(2, 8);
-        let queue = (QUEUE_BUDGET_KB / most).to_string();
         let defaults = [
             ("isolation.level", "read_uncommitted"),
             ("group.id", group_id),
-            ("fetch.wait.max.ms", "100"),
             ("fetch.error.backoff.ms", "50"),
             ("fetch.queue.backoff.ms", "5"),
             ("queued.min.messages", "16384"),
-            ("queued.max.messages.kbytes", queue.as_str()),
             ("socket.nagle.disable", "true"),
         ];
         let forced = [
@@ -123,7 +136,12 @@ impl ConsumerPool {
         let mut config = options.client.config(&defaults, &forced);
         // Events of this handle are served by the drain, which cannot route logs.
         config.set_log_level(rdkafka::config::RDKafkaLogLevel::Emerg);
-        Self { config, servers: options.client.servers().to_owned(), most, state: Mutex::default(), sizes: SizeMeter::default() }
+        Self {
+            config,
+            servers: options.client.servers().to_owned(),
+            state: Mutex::new(State { idle: Vec::new(), live: 0, tuning: tuning(0) }),
+            sizes: SizeMeter::default(),
+        }
     }
 
     /// The brokers, for messages.
@@ -138,8 +156,24 @@ impl ConsumerPool {
 
     /// The most bytes that the handles hold fetched ahead.
     pub fn queue_bytes(&self) -> usize {
-        let each = self.config.get("queued.max.messages.kbytes").and_then(|text| text.parse::<usize>().ok()).unwrap_or(QUEUE_BUDGET_KB);
-        self.most * each * 1024
+        QUEUE_BUDGET_KB * 1024
+    }
+
+    /// Says which partitions the source has: handles made from now on are set for
+    /// their number, idle ones of other partitions go.
+    pub fn expect(&self, partitions: &PartitionOffsets) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let tuned = tuning(partitions.len());
+        if tuned.handles > state.tuning.handles || partitions.len() > MOST_HANDLES {
+            state.tuning = tuned;
+        }
+        let wanted = |handle: &Handle| handle.assigned.as_ref().is_none_or(|assigned| partitions.contains_key(assigned));
+        let (kept, gone): (Vec<Handle>, Vec<Handle>) = std::mem::take(&mut state.idle).into_iter().partition(wanted);
+        state.idle = kept;
+        state.live = state.live.saturating_sub(gone.len());
+        drop(state);
+        // Closing a handle takes a moment; nobody waits for the lock meanwhile.
+        drop(gone);
     }
 
     /// A handle that will deliver `partition` from `start` on; it comes back when the lease is dropped.
@@ -148,15 +182,15 @@ impl ConsumerPool {
     }
 
     fn acquire(&self, partition: &TopicPartition, start: i64) -> Result<Handle> {
-        let kept = {
+        let (kept, tuning) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let kept = choose(&state.idle, state.live, self.most, partition, start).map(|at| state.idle.remove(at));
+            let kept = choose(&state.idle, state.live, state.tuning.handles, partition, start).map(|at| state.idle.remove(at));
             state.live += usize::from(kept.is_none());
-            kept
+            (kept, state.tuning)
         };
         let made = match kept {
             Some(handle) => Ok(handle),
-            None => self.make(),
+            None => self.make(tuning),
         };
         let assigned = made.and_then(|mut handle| {
             if !handle.stands_at(partition, start) {
@@ -186,7 +220,7 @@ impl ConsumerPool {
     /// Takes a handle back for the next reader.
     fn release(&self, handle: Handle) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.live > self.most {
+        if state.live > state.tuning.handles {
             state.live -= 1;
             drop(state);
             drop(handle);
@@ -201,8 +235,14 @@ impl ConsumerPool {
         state.live = state.live.saturating_sub(1);
     }
 
-    fn make(&self) -> Result<Handle> {
-        let consumer = self.config.create_with_context(LastWords::default()).map_err(|error| lookup::cannot_create(&error))?;
+    fn make(&self, tuning: Tuning) -> Result<Handle> {
+        let mut config = self.config.clone();
+        for (name, value) in [("fetch.wait.max.ms", tuning.fetch_wait_ms), ("queued.max.messages.kbytes", tuning.queue_kb)] {
+            if config.get(name).is_none() {
+                config.set(name, value.to_string());
+            }
+        }
+        let consumer = config.create_with_context(LastWords::default()).map_err(|error| lookup::cannot_create(&error))?;
         Ok(Handle { drain: BatchDrain::new(consumer)?, assigned: None, next: 0, reached: 0 })
     }
 }
@@ -211,8 +251,8 @@ impl ConsumerPool {
 fn choose(idle: &[Handle], live: usize, most: usize, partition: &TopicPartition, start: i64) -> Option<usize> {
     let standing = idle.iter().position(|handle| handle.stands_at(partition, start));
     let same = || idle.iter().position(|handle| handle.assigned.as_ref() == Some(partition));
-    // The one that has been idle longest is the first.
-    standing.or_else(same).or_else(|| (live >= most && !idle.is_empty()).then_some(0))
+    // Batches go over the partitions in turn: giving up the handle used last lets the others stay where they are.
+    standing.or_else(same).or_else(|| idle.len().checked_sub(1).filter(|_| live >= most))
 }
 
 /// The mean size of records, weighted towards the last batches.
@@ -238,5 +278,30 @@ impl SizeMeter {
     pub fn mean(&self) -> Option<f64> {
         let rows = self.rows.load(Ordering::Relaxed);
         (rows > 0).then(|| self.bytes.load(Ordering::Relaxed) as f64 / rows as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_share_one_budget_and_never_outnumber_the_bound() {
+        assert_eq!(tuning(4), Tuning { handles: 4, queue_kb: 4096, fetch_wait_ms: 100 });
+        for partitions in 0..2000 {
+            let tuned = tuning(partitions);
+            assert!(tuned.handles <= MOST_HANDLES && tuned.handles * tuned.queue_kb <= QUEUE_BUDGET_KB);
+            assert!(partitions > MOST_HANDLES || tuned.handles >= partitions);
+        }
+    }
+
+    #[test]
+    fn the_mean_follows_the_last_records() {
+        let meter = SizeMeter::default();
+        assert_eq!(meter.mean(), None);
+        meter.add(1_000_000, 100_000_000);
+        meter.add(1_000_000, 300_000_000);
+        meter.add(2_000_000, 600_000_000);
+        assert!(meter.mean().is_some_and(|mean| mean > 200.0 && mean <= 300.0));
     }
 }

@@ -226,6 +226,7 @@ impl Source for KafkaSource {
             let latest = self.ask(move |lookup| lookup.latest_above(&known, Freshness::Recent)).await?;
             plan::verify_still_there(&latest, &end)?;
         }
+        self.pool.expect(&end);
         let added = plan::new_partitions(&start, &end);
         let earliest = match added.is_empty() {
             true => PartitionOffsets::new(),

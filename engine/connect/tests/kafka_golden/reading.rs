@@ -104,6 +104,25 @@ async fn small_batches_one_after_the_other_lose_and_repeat_nothing() {
     assert_eq!(seen, expected);
 }
 
+/// The source keeps at most 64 handles: here they have to change places.
+#[tokio::test]
+async fn more_partitions_than_handles_lose_and_repeat_nothing() {
+    let scene = Scene::new("wide");
+    let topic = scene.topic("t");
+    scene.broker.create_topic(&topic, 70, &[]).unwrap();
+    let mut checkpoint = Checkpoint::new();
+    let mut source = checkpoint.open(&scene.options(&json!({"subscribe": "t", "startingOffsets": "earliest"}))).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        scene.broker.produce(&topic, numbered_messages(0..140, 70)).unwrap();
+        let batch = checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await.unwrap().unwrap();
+        seen.extend(batch.rows.iter().map(|row| (row["partition"].as_i64().unwrap(), row["offset"].as_i64().unwrap())));
+    }
+    seen.sort();
+    let expected: Vec<(i64, i64)> = (0..70).flat_map(|partition| (0..6).map(move |offset| (partition, offset))).collect();
+    assert_eq!(seen, expected);
+}
+
 #[tokio::test]
 async fn the_backlog_counts_records_bytes_and_age() {
     let scene = Scene::new("backlog");
