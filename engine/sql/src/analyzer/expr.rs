@@ -215,6 +215,9 @@ impl Analyzer<'_> {
         match cx.scope.resolve(parts, self.conf.case_sensitive)? {
             Resolved::Column(col, taken) => {
                 let mut value = col.typed();
+                if cx.enclosing.is_some() {
+                    value = value.named("namedlambdavariable()");
+                }
                 for part in &parts[taken..] {
                     value = self.field(value, part)?;
                 }

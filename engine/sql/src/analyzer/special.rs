@@ -76,8 +76,7 @@ impl Analyzer<'_> {
         if name == "monotonically_increasing_id" {
             self.found(Finding::MonotonicId);
         }
-        let shown: Vec<String> = args.iter().map(|a| a.name.clone()).collect();
-        let plain = format!("{name}({})", shown.join(", "));
+        let plain = super::names::function(name, &args);
         let value = functions::build(self, name, args).unwrap_or_else(|| Err(unresolved_routine(name)))?;
         // Functions that name themselves otherwise have done so.
         Ok(if value.name.starts_with("\u{0}") {
@@ -158,7 +157,13 @@ impl Analyzer<'_> {
                 let mut args = vec![self.expr(expr, cx)?];
                 if let Some(what) = trim_what {
                     args.push(self.expr(what, cx)?);
-                    return self.build_function(&format!("{name}_chars"), args);
+                    let side = match name {
+                        "ltrim" => "LEADING",
+                        "rtrim" => "TRAILING",
+                        _ => "BOTH",
+                    };
+                    let shown = format!("TRIM({side} {} FROM {})", args[1].name, args[0].name);
+                    return Ok(self.build_function(&format!("{name}_chars"), args)?.named(shown));
                 }
                 if let Some(characters) = trim_characters {
                     for c in characters {
@@ -175,21 +180,30 @@ impl Analyzer<'_> {
                 self.build_function("overlay", args)
             }
             Sql::Struct { values, fields } if fields.is_empty() => {
-                let mut args = Vec::new();
+                let (mut args, mut shown) = (Vec::new(), Vec::new());
                 for (index, value) in values.iter().enumerate() {
                     let (name, value) = match value {
-                        Sql::Named { expr, name } => (name.value.clone(), self.expr(expr, cx)?),
+                        Sql::Named { expr, name } => {
+                            let value = self.expr(expr, cx)?;
+                            shown.push(format!("{} AS {}", value.name, name.value));
+                            (name.value.clone(), value)
+                        }
                         sql => {
                             let value = self.expr(sql, cx)?;
+                            shown.push(value.name.clone());
                             // A bare column gives the field its name.
-                            let path = matches!(sql, Sql::Identifier(_) | Sql::CompoundIdentifier(_));
-                            (if path { value.name.clone() } else { format!("col{}", index + 1) }, value)
+                            let name = match sql {
+                                Sql::Identifier(ident) => ident.value.clone(),
+                                Sql::CompoundIdentifier(path) => path.last().map(|i| i.value.clone()).unwrap_or_default(),
+                                _ => format!("col{}", index + 1),
+                            };
+                            (name, value)
                         }
                     };
                     args.push(Typed::string(name));
                     args.push(value);
                 }
-                self.build_function("named_struct", args)
+                Ok(self.build_function("named_struct", args)?.named(format!("struct({})", shown.join(", "))))
             }
             Sql::Array(array) => {
                 let args = array.elem.iter().map(|e| self.expr(e, cx)).collect::<Result<Vec<_>>>()?;
@@ -216,7 +230,11 @@ impl Analyzer<'_> {
 
     fn pattern(&self, name: &str, expr: &Sql, pattern: &Sql, escape: Option<&ValueWithSpan>, negated: bool, cx: &Cx) -> Result<Typed> {
         let mut args = vec![self.expr(expr, cx)?, self.expr(pattern, cx)?];
-        let mut shown = format!("{} {} {}", args[0].name, name.to_uppercase(), args[1].name);
+        let mut shown = match name {
+            "like" => format!("{} LIKE {}", args[0].name, args[1].name),
+            "ilike" => format!("ilike({}, {})", args[0].name, args[1].name),
+            _ => format!("RLIKE({}, {})", args[0].name, args[1].name),
+        };
         if let Some(escape) = escape {
             let escape = escape.value.clone().into_string().unwrap_or_default();
             shown.push_str(&format!(" ESCAPE '{escape}'"));
