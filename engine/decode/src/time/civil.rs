@@ -88,7 +88,7 @@ impl Civil {
     /// ISO week-based year and week of year.
     pub fn iso_week(self) -> (i32, u32) {
         let days = self.to_days();
-        let thursday = Civil::from_days(days - iso_weekday(days) as i32 + 4);
+        let thursday = Civil::from_days(days.wrapping_add(4 - iso_weekday(days) as i32));
         (thursday.year, (thursday.day_of_year() - 1) / 7 + 1)
     }
 }

@@ -163,7 +163,7 @@ fn offset_of(tz: &Tz, utc: NaiveDateTime) -> i32 {
 /// Rules are only looked up, so instants beyond the range of the library
 /// borrow those of its ends.
 fn naive(micros: i64) -> NaiveDateTime {
-    const LIMIT: i64 = 8_000_000_000_000 * MICROS_PER_SECOND / 1_000_000 * 1_000_000;
+    const LIMIT: i64 = 8_000_000_000_000 * MICROS_PER_SECOND;
     chrono::DateTime::from_timestamp_micros(micros.clamp(-LIMIT, LIMIT)).unwrap_or(chrono::DateTime::UNIX_EPOCH).naive_utc()
 }
 

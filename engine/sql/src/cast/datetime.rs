@@ -59,7 +59,7 @@ pub fn format_timestamp(local: i64) -> String {
 
 /// Midnight of a date.
 pub fn days_to_micros(days: i32) -> i64 {
-    i64::from(days) * MICROS_PER_DAY
+    i64::from(days).saturating_mul(MICROS_PER_DAY)
 }
 
 /// What a text says, before it is an instant.
@@ -208,7 +208,7 @@ pub fn timestamp_ntz_from_string(text: &str, zone: SessionZone, now: i64) -> Opt
 pub fn special_instant(text: &str, zone: SessionZone, now: i64) -> Option<i64> {
     let midnight = |shift: i64| {
         let day = zone.to_local(now).div_euclid(MICROS_PER_DAY) + shift;
-        zone.to_instant(day * MICROS_PER_DAY)
+        zone.to_instant(day.saturating_mul(MICROS_PER_DAY))
     };
     Some(match trimmed(text).to_ascii_lowercase().as_str() {
         "epoch" => 0,

@@ -69,5 +69,5 @@ pub fn months_between(end: i64, start: i64) -> f64 {
 /// The month's last day.
 pub fn last_day(days: i32) -> i32 {
     let date = Civil::from_days(days);
-    days + (days_in_month(date.year, date.month) - date.day) as i32
+    days.wrapping_add((days_in_month(date.year, date.month) - date.day) as i32)
 }

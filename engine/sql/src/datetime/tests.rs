@@ -79,3 +79,33 @@ fn months_are_counted_as_in_java() {
     assert_eq!(diff("YEAR", "2020-02-29", "2024-02-29"), "4");
     assert_eq!(diff("HOUR", "2024-01-01 00:30:00", "2024-01-01 03:00:00"), "2");
 }
+
+#[test]
+fn extreme_values_do_not_panic() {
+    let moments = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX].map(|v| ScalarValue::TimestampMicrosecond(Some(v), Some("UTC".into())));
+    let dates = [i32::MIN, i32::MIN + 1, -1, 0, i32::MAX].map(|v| ScalarValue::Date32(Some(v)));
+    let numbers = [i32::MIN, -1, 0, 1, i32::MAX].map(|v| ScalarValue::Int32(Some(v)));
+    let conf = SqlConf { time_zone: "Europe/Berlin".to_owned(), ..SqlConf::default() };
+    let run = |name: &str, args: Vec<ScalarValue>| {
+        let described: Vec<Arg> = args.iter().map(|value| Arg { data_type: value.data_type(), value: Some(value.clone()) }).collect();
+        let Some(Ok(planned)) = plan(name, &described, &conf) else { return };
+        if args.iter().zip(&planned.args).all(|(value, wanted)| value.data_type() == *wanted) {
+            let arrays: Vec<ArrayRef> = args.iter().map(|value| value.to_array_of_size(1).unwrap()).collect();
+            let _ = (planned.kernel)(Rows { args: &arrays, len: 1 });
+        }
+    };
+    let texts = texts(&["DAY", "WEEK", "YEAR", "HOUR", "Mon", "Asia/Tokyo", "yyyy-MM-dd HH:mm:ss.SSS XXX"]);
+    for name in super::NAMES {
+        for a in moments.iter().chain(&dates).chain(&numbers).chain(&texts) {
+            run(name, vec![a.clone()]);
+            for b in moments.iter().chain(&dates).chain(&numbers).chain(&texts) {
+                run(name, vec![a.clone(), b.clone()]);
+                if matches!(a, ScalarValue::Utf8(_)) {
+                    let size = ScalarValue::Int64(Some(i64::MAX));
+                    moments.iter().for_each(|c| run(name, vec![a.clone(), b.clone(), c.clone()]));
+                    moments.iter().for_each(|c| run(name, vec![a.clone(), size.clone(), c.clone()]));
+                }
+            }
+        }
+    }
+}

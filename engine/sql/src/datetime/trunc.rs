@@ -51,7 +51,7 @@ fn date_to(level: Level, days: i32) -> Option<i32> {
     let first = |month| Civil { month, day: 1, ..date }.to_days();
     Some(match level {
         Level::Micros(_) | Level::Day => return None,
-        Level::Week => days - iso_weekday(days) as i32 + 1,
+        Level::Week => days.wrapping_add(1 - iso_weekday(days) as i32),
         Level::Month => first(date.month),
         Level::Quarter => first((date.month - 1) / 3 * 3 + 1),
         Level::Year => first(1),
@@ -77,11 +77,11 @@ fn date_trunc(zone: Zone) -> Planned {
             Ok(level(unit).and_then(|level| {
                 let local = zone.to_local(micros);
                 if let Level::Micros(size) = level {
-                    return Some(micros - local.rem_euclid(size));
+                    return micros.checked_sub(local.rem_euclid(size));
                 }
                 let days = local.div_euclid(MICROS_PER_DAY) as i32;
                 let days = if level == Level::Day { days } else { date_to(level, days)? };
-                zone.to_instant(i64::from(days) * MICROS_PER_DAY)
+                zone.to_instant(i64::from(days).checked_mul(MICROS_PER_DAY)?)
             }))
         })
     })

@@ -91,7 +91,7 @@ fn window_time(source: &Arg) -> Result<Planned, Error> {
         let window = rows.args[0].as_struct();
         let ends = window.column(1).as_primitive::<TimestampMicrosecondType>();
         each::<TimestampMicrosecondType>(rows.len, &result, |row| {
-            Ok(if window.is_null(row) { None } else { at(ends, row).map(|end| end - 1) })
+            Ok(if window.is_null(row) { None } else { at(ends, row).and_then(|end| end.checked_sub(1)) })
         })
     }))
 }
