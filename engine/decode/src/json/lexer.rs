@@ -352,18 +352,18 @@ fn utf8_len(first: u8) -> usize {
 }
 
 /// First byte at or after `from` that is the quote, a backslash or a control
-/// character, sixteen or eight bytes at a time; notes bytes beyond ASCII.
+/// character, 32 or eight bytes at a time; notes bytes beyond ASCII.
 #[inline]
 fn special(bytes: &[u8], from: usize, quote: u8, beyond_ascii: &mut bool) -> usize {
     let mut at = from;
     #[cfg(target_arch = "x86_64")]
-    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) {
+    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<32>) {
         let (found, high) = special_in_block(block, quote);
         *beyond_ascii |= high;
         if found != 0 {
             return at + found.trailing_zeros() as usize;
         }
-        at += 16;
+        at += 32;
     }
     while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*chunk);
@@ -383,17 +383,20 @@ fn special(bytes: &[u8], from: usize, quote: u8, beyond_ascii: &mut bool) -> usi
 /// One bit for each special byte, and whether any is beyond ASCII.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn special_in_block(block: &[u8; 16], quote: u8) -> (u32, bool) {
+fn special_in_block(block: &[u8; 32], quote: u8) -> (u32, bool) {
     use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8};
-    // SAFETY: SSE2 belongs to every x86_64; the load reads exactly the sixteen
-    // bytes of the array and needs no alignment.
+    // SAFETY: SSE2 belongs to every x86_64; the loads read the two halves of
+    // the array and need no alignment.
     unsafe {
-        let bytes = _mm_loadu_si128(block.as_ptr().cast::<__m128i>());
-        let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(quote.cast_signed()));
-        let slashes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\'.cast_signed()));
-        let controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-        let found = _mm_or_si128(_mm_or_si128(quotes, slashes), controls);
-        (_mm_movemask_epi8(found).cast_unsigned(), _mm_movemask_epi8(bytes) != 0)
+        let halves = block.as_ptr().cast::<__m128i>();
+        let (low, high) = (_mm_loadu_si128(halves), _mm_loadu_si128(halves.add(1)));
+        let special = |bytes: __m128i| {
+            let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(quote.cast_signed()));
+            let slashes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\'.cast_signed()));
+            let controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+            _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quotes, slashes), controls)).cast_unsigned()
+        };
+        (special(low) | special(high) << 16, _mm_movemask_epi8(_mm_or_si128(low, high)) != 0)
     }
 }
 
