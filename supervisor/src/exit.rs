@@ -5,73 +5,9 @@
 //! epoch is stale and is not read. Nothing here counts or schedules: `classify`
 //! only names what happened.
 
-use serde::{Deserialize, Serialize};
-
 use crate::observed::{Exit, ExitCause};
 
-/// Reason of a report whose checkpoint was taken over by another owner: the job waits for `restartNonce`.
-pub const CHECKPOINT_ADOPTED: &str = "CheckpointAdopted";
-/// Reason of a report that asks for a restart because a source gained columns.
-pub const SCHEMA_CHANGED: &str = "SchemaChanged";
-
-/// The small JSON document that a task leaves behind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ExitReport {
-    /// What kind of end it was.
-    pub class: ExitClass,
-    /// The query that caused it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub query: Option<String>,
-    /// CamelCase word.
-    #[serde(default)]
-    pub reason: String,
-    /// One line for people.
-    #[serde(default)]
-    pub message: String,
-    /// The epoch that the instance ran under.
-    pub epoch: u64,
-    /// The last committed batch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<u64>,
-    /// The highest epoch found in a checkpoint, when fenced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub highest_epoch_seen: Option<u64>,
-    /// With reason `SchemaChanged`: the version of the source that brought the change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_version: Option<String>,
-}
-
-/// The classes of an end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ExitClass {
-    /// All queries ended by themselves.
-    Completed,
-    /// Stopped at a batch boundary on request.
-    Stopped,
-    /// A failure that a retry may heal.
-    Retryable,
-    /// The manifest is at fault.
-    Config,
-    /// The checkpoint is damaged or belongs to something else.
-    Incompatible,
-    /// A newer epoch owns the checkpoint.
-    Fenced,
-}
-
-impl ExitClass {
-    /// The process exit code of the class.
-    pub fn code(self) -> i32 {
-        match self {
-            ExitClass::Completed | ExitClass::Stopped => 0,
-            ExitClass::Retryable => 10,
-            ExitClass::Config => 20,
-            ExitClass::Incompatible => 21,
-            ExitClass::Fenced => 22,
-        }
-    }
-}
+pub use weir_crds::exit::{CHECKPOINT_ADOPTED, ExitClass, ExitReport, SCHEMA_CHANGED};
 
 /// What an end means for the task.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
+use weir_crds::conf::SessionConf;
 use weir_sql::SqlConf;
 
 use crate::arguments::{SqlArguments, SqlOutput};
@@ -18,8 +19,11 @@ use crate::outcome::{Code, Ended};
 
 /// Runs the query and prints its rows.
 pub fn run(arguments: &SqlArguments) -> Ended {
-    let conf: BTreeMap<String, String> = arguments.conf.iter().cloned().collect();
-    let conf = SqlConf::from_conf(&conf);
+    let conf = SessionConf::parse(&arguments.conf.iter().cloned().collect()).map_err(|found| {
+        let sentences: Vec<String> = found.iter().map(weir_crds::finding::Finding::sentence).collect();
+        Error::config("INVALID_CONF", sentences.join("; "))
+    })?;
+    let conf = weir_runtime::resolve::sql_conf(&conf);
     let (schema, batches) = runtime()?.block_on(query(arguments, &conf)).map_err(as_config)?;
     print(arguments.output, &schema, &batches, &conf)?;
     Ok(Code::DONE)

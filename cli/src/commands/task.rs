@@ -16,6 +16,7 @@ use tokio::sync::{broadcast, watch};
 use uuid::Uuid;
 use weir_core::progress::QueryEvent;
 use weir_core::{Error, Result};
+use weir_crds::exit::ExitReport;
 use weir_runtime::http::{self, LiveConfig, TaskView};
 use weir_runtime::memory::{self, MemoryBudget};
 use weir_runtime::metrics::Metrics;
@@ -23,7 +24,8 @@ use weir_runtime::query::QueryDefinition;
 use weir_runtime::query::driver::StopRequest;
 use weir_runtime::query::open::SLICE_BYTES;
 use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
-use weir_runtime::{ExitReport, SystemClock, Task, TaskEnvironment};
+use weir_runtime::task::failed;
+use weir_runtime::{SystemClock, Task, TaskEnvironment};
 
 use crate::arguments::TaskArguments;
 use crate::manifests::{self, Manifests};
@@ -58,14 +60,14 @@ pub fn run(arguments: TaskArguments) -> Ended {
         Ok((environment, definitions)) => runtime()?.block_on(attempt(&arguments, environment, definitions)),
         Err(error) => {
             tracing::error!(%error, "the task could not start");
-            ExitReport::failed(&error, arguments.epoch)
+            failed(&error, arguments.epoch)
         }
     };
-    if let Some(message) = &report.message {
-        eprintln!("error: {message}");
+    if !report.message.is_empty() {
+        eprintln!("error: {}", report.message);
     }
     write_report(&arguments.termination_log, &report)?;
-    Ok(Code(report.class.exit_code()))
+    Ok(Code(u8::try_from(report.class.code()).unwrap_or(1)))
 }
 
 /// Has the kernel kill this process when its parent ends, and ends it now when
@@ -131,12 +133,12 @@ async fn attempt(arguments: &TaskArguments, environment: TaskEnvironment, defini
     let stopper = task.stopper();
     match Signals::listen() {
         Ok(signals) => drop(tokio::spawn(obey(signals, stopper))),
-        Err(error) => return ExitReport::failed(&error, epoch),
+        Err(error) => return failed(&error, epoch),
     }
     match http::serve(arguments.listen, view).await {
         Ok(address) if arguments.events => write_event(&serde_json::json!({"event": "listening", "address": address})),
         Ok(address) => tracing::info!(%address, "the HTTP interface listens"),
-        Err(error) => return ExitReport::failed(&error, epoch),
+        Err(error) => return failed(&error, epoch),
     }
     let report = task.run(stop_timeout_seen).await;
     // The senders of events are gone with the task, but for the interface's;

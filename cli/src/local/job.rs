@@ -83,7 +83,7 @@ impl LocalJob {
         let lost = memory
             .run
             .as_ref()
-            .map(|run| run.tasks.iter().filter(|(_, task)| task.state.is_live()).map(|(name, task)| (name.clone(), task.epoch)).collect())
+            .map(|run| run.tasks.iter().filter(|(_, task)| task.state.is_live()).filter_map(|(name, task)| Some((name.clone(), task.epoch?))).collect())
             .unwrap_or_default();
         let accepted = match state.read::<Accepted>("accepted.json")? {
             Some(stored) => stored,

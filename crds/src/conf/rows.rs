@@ -174,7 +174,7 @@ const ROWS: &[ConfRow] = &[
     row(
         "weir.batch.maxRows",
         Kind::Int { min: 1, max: 16_777_216 },
-        "131072",
+        "8192",
         "Most rows of a slice: a batch of any size is read, transformed and written in slices of this size, with one commit.",
     ),
     row(

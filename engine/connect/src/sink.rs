@@ -123,6 +123,12 @@ pub trait Sink: Send + Sync {
     /// What it promises.
     fn delivery(&self) -> Delivery;
 
+    /// Whether every batch leaves its id in the sink, empty ones too; then a
+    /// record behind the checkpoint means that the sink was replaced.
+    fn records_every_batch(&self) -> bool {
+        false
+    }
+
     /// The schema it was opened with.
     fn schema(&self) -> SchemaRef;
 

@@ -29,7 +29,6 @@ struct LaneThread {
 }
 
 /// A query's lanes; threads start when a batch first needs them.
-#[derive(Debug)]
 pub struct Lanes {
     name: String,
     compiled: Arc<CompiledQuery>,

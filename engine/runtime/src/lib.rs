@@ -16,4 +16,4 @@ pub mod resolve;
 pub mod task;
 
 pub use environment::{Clock, SystemClock, TaskEnvironment};
-pub use task::{ExitClass, ExitReport, Task};
+pub use task::Task;

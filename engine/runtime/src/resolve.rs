@@ -61,11 +61,11 @@ pub enum AvailableNowRun {
 
 /// The definitions of one task's queries.
 pub fn task_queries(spec: &StreamingJobSpec, task: &str, around: Surroundings<'_>) -> Result<Vec<QueryDefinition>> {
+    let spec = &weir_crds::manifest::substituted(spec);
     let found = spec.tasks.iter().find(|candidate| candidate.name == task).ok_or_else(|| {
         let names: Vec<&str> = spec.tasks.iter().map(|t| t.name.as_str()).collect();
         Error::config("TASK_NOT_FOUND", format!("the job {} has no task {task}; its tasks are {}", around.job, names.join(", ")))
     })?;
-    let spec = &weir_crds::manifest::substituted(spec);
     let resolver = Resolver { spec, around };
     found.queries.iter().map(|query| resolver.query(task, query).map_err(|e| e.context(format!("query {}", query.name)))).collect()
 }
@@ -249,6 +249,5 @@ pub fn sql_conf(session: &SessionConf) -> SqlConf {
         ansi: session.ansi_enabled,
         time_zone: session.session_time_zone.clone(),
         case_sensitive: session.case_sensitive,
-        ..SqlConf::default()
     }
 }

@@ -8,106 +8,56 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 use weir_core::progress::QueryEvent;
 use weir_core::{Error, ErrorClass};
+use weir_crds::exit::{ExitClass, ExitReport};
 
 use crate::environment::TaskEnvironment;
 use crate::query::driver::{self, QueryEnd, StopRequest};
 use crate::query::{QueryDefinition, QueryState};
 
-/// The termination message of a task, at most 4 KiB as the kubelet keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ExitReport {
-    /// `completed`, `stopped`, `retryable`, `config`, `incompatible`, `fenced`.
-    pub class: ExitClass,
-    /// The query that failed first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub query: Option<String>,
-    /// The failure's condition.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The failure's text, cut to fit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// The attempt's epoch.
-    pub epoch: u64,
-    /// The newest batch that the failed query committed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch: Option<u64>,
-    /// The highest epoch seen, when fenced.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub highest_epoch_seen: Option<u64>,
-}
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ExitClass {
-    /// All queries ended by themselves.
-    Completed,
-    /// Ended because it was told to.
-    Stopped,
-    /// Failed; a retry may help.
-    Retryable,
-    /// Failed; only an edit helps.
-    Config,
-    /// The checkpoint or sink does not fit.
-    Incompatible,
-    /// A newer epoch has taken over.
-    Fenced,
-}
-
-impl ExitClass {
-    /// The process exit code.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Self::Completed | Self::Stopped => 0,
-            Self::Retryable => ErrorClass::Retryable.exit_code(),
-            Self::Config => ErrorClass::Config.exit_code(),
-            Self::Incompatible => ErrorClass::Incompatible.exit_code(),
-            Self::Fenced => ErrorClass::Fenced.exit_code(),
-        }
-    }
-}
-
-impl From<ErrorClass> for ExitClass {
-    fn from(class: ErrorClass) -> Self {
-        match class {
-            ErrorClass::Retryable => Self::Retryable,
-            ErrorClass::Config => Self::Config,
-            ErrorClass::Incompatible => Self::Incompatible,
-            ErrorClass::Fenced => Self::Fenced,
-        }
+/// The exit class of an error.
+fn class_of(class: ErrorClass) -> ExitClass {
+    match class {
+        ErrorClass::Retryable => ExitClass::Retryable,
+        ErrorClass::Config => ExitClass::Config,
+        ErrorClass::Incompatible => ExitClass::Incompatible,
+        ErrorClass::Fenced => ExitClass::Fenced,
     }
 }
 
 /// Longest message of an exit report, bytes.
 const MESSAGE_BYTES: usize = 2048;
 
-impl ExitReport {
-    fn ended(class: ExitClass, epoch: u64) -> Self {
-        Self { class, query: None, reason: None, message: None, epoch, batch: None, highest_epoch_seen: None }
+fn ended(class: ExitClass, epoch: u64) -> ExitReport {
+    ExitReport {
+        class,
+        query: None,
+        reason: String::new(),
+        message: String::new(),
+        epoch,
+        batch: None,
+        highest_epoch_seen: None,
+        source_version: None,
     }
+}
 
-    /// The report of a failure outside any query.
-    pub fn failed(error: &Error, epoch: u64) -> Self {
-        let mut message = error.to_string();
-        let mut end = MESSAGE_BYTES.min(message.len());
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
-        Self {
-            reason: Some(error.condition().to_owned()),
-            message: Some(message),
-            highest_epoch_seen: error.highest_epoch(),
-            ..Self::ended(error.class().into(), epoch)
-        }
+/// The report of a failure.
+pub fn failed(error: &Error, epoch: u64) -> ExitReport {
+    let mut message = error.to_string();
+    let mut end = MESSAGE_BYTES.min(message.len());
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message.truncate(end);
+    ExitReport {
+        reason: error.condition().to_owned(),
+        message,
+        highest_epoch_seen: error.highest_epoch(),
+        ..ended(class_of(error.class()), epoch)
     }
 }
 
@@ -184,13 +134,13 @@ impl Task {
                 let _ = stopped.wait_for(|request| *request != StopRequest::None).await;
             };
             tokio::select! {
-                ended = running.join_next() => match ended {
+                joined = running.join_next() => match joined {
                     None => break,
-                    Some(ended) => match outcome(ended) {
+                    Some(joined) => match outcome(joined) {
                         Ok((_, QueryEnd::Completed)) => {}
                         Ok((_, QueryEnd::Stopped)) => is_stopped = true,
                         Err((query, batch, error)) => {
-                            report.get_or_insert_with(|| ExitReport { query, batch, ..ExitReport::failed(&error, epoch) });
+                            report.get_or_insert_with(|| ExitReport { query, batch, ..failed(&error, epoch) });
                             self.stop.send_replace(StopRequest::AtBoundary);
                         }
                     },
@@ -206,7 +156,7 @@ impl Task {
                 }
             }
         }
-        report.unwrap_or_else(|| ExitReport::ended(if is_stopped { ExitClass::Stopped } else { ExitClass::Completed }, epoch))
+        report.unwrap_or_else(|| ended(if is_stopped { ExitClass::Stopped } else { ExitClass::Completed }, epoch))
     }
 }
 

@@ -223,6 +223,10 @@ impl Sink for DeltaSink {
         OutputRows::Unknown
     }
 
+    fn records_every_batch(&self) -> bool {
+        true
+    }
+
     fn delivery(&self) -> Delivery {
         Delivery::Fenced
     }

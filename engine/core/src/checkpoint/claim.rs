@@ -45,6 +45,7 @@ pub struct Claim {
     pub fence: Fence,
     weir: Folder,
     epoch: u64,
+    job_uid: String,
 }
 
 /// The content of `_weir/epochs/<epoch>`.
@@ -66,7 +67,7 @@ pub async fn claim(root: &Folder, claimant: &Claimant) -> Result<Claim> {
     take_epoch(&weir, claimant).await?;
     recheck(&weir, claimant).await?;
     let fence = Fence::new(weir.child("epochs"), claimant.epoch);
-    Ok(Claim { query_id, fence, weir, epoch: claimant.epoch })
+    Ok(Claim { query_id, fence, weir, epoch: claimant.epoch, job_uid: claimant.owner.job_uid.clone() })
 }
 
 impl Claim {
@@ -78,6 +79,25 @@ impl Claim {
     /// The folder of Weir's own files in the checkpoint.
     pub fn weir(&self) -> &Folder {
         &self.weir
+    }
+
+    /// Says why this epoch was fenced: when the newest owner is another one, the
+    /// checkpoint was adopted and a higher epoch of this job would not help.
+    pub async fn explain(&self, fenced: Error) -> Error {
+        match owner_facts(&self.weir).await {
+            Ok(OwnerFacts { newest: Some((_, owner)), .. }) if owner.job_uid != self.job_uid => Error::incompatible(
+                weir_crds::exit::CHECKPOINT_ADOPTED,
+                format!(
+                    "the checkpoint {} was taken over by {}/{} (job UID {}); give this query a checkpointLocation of its own, or \
+                     change restartNonce to claim it again",
+                    self.weir.url(),
+                    owner.namespace,
+                    owner.job,
+                    owner.job_uid
+                ),
+            ),
+            _ => fenced,
+        }
     }
 
     /// Step 7: deletes the claims below the own one, and their releases.

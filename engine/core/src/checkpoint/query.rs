@@ -74,7 +74,7 @@ impl QueryLog {
         failpoint::hit("claim.sink-identity.before")?;
         if self.claim.weir().create_new(&name, identity.to_owned()).await? == Created::AlreadyExists {
             let stored = self.claim.weir().read(&name).await?.unwrap_or_default();
-            if !same_json(&stored, identity.as_bytes()) {
+            if !same_sink(&stored, identity.as_bytes()) {
                 return Err(Error::incompatible(
                     "CHECKPOINT_SINK_CHANGED",
                     format!(
@@ -90,8 +90,9 @@ impl QueryLog {
         failpoint::hit("claim.sink-identity.after")
     }
 
-    /// Where to go on. `sink_recorded` was read before this call.
-    pub async fn recover(&self, sink_recorded: Option<u64>, sources: usize) -> Result<Recovery> {
+    /// Where to go on. `sink_recorded` was read before this call; `sink_records`
+    /// says whether the sink records every batch (Delta).
+    pub async fn recover(&self, sink_recorded: Option<u64>, sink_records: bool, sources: usize) -> Result<Recovery> {
         let planned = self.offsets.ids().await?;
         let committed = self.commits.ids().await?;
         let newest = planned.last().copied();
@@ -104,6 +105,7 @@ impl QueryLog {
             planned,
             committed,
             sink_recorded,
+            sink_records,
             sources,
         };
         let recovery = recovery::decide(facts)?;
@@ -168,9 +170,12 @@ impl QueryLog {
     }
 }
 
-fn same_json(a: &[u8], b: &[u8]) -> bool {
-    let parse = |bytes| serde_json::from_slice::<serde_json::Value>(bytes).ok();
-    parse(a).is_some() && parse(a) == parse(b)
+/// Identities agree where both say something: a table that did not exist when
+/// the checkpoint began has no id in its record.
+fn same_sink(recorded: &[u8], now: &[u8]) -> bool {
+    let parse = |bytes| serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(bytes).ok();
+    let (Some(recorded), Some(now)) = (parse(recorded), parse(now)) else { return false };
+    now.iter().all(|(field, value)| recorded.get(field).is_none_or(|known| known == value))
 }
 
 // Kept here so that every text of a damaged file comes from one place.

@@ -27,6 +27,9 @@ pub struct Facts {
     pub newest_commit: Option<CommitEntry>,
     /// The batch that the sink recorded, read before the lists.
     pub sink_recorded: Option<u64>,
+    /// Whether the sink records every batch, so that one behind the newest
+    /// commit has lost something.
+    pub sink_records: bool,
     /// How many sources the query has now.
     pub sources: usize,
 }
@@ -62,6 +65,9 @@ pub fn decide(facts: Facts) -> Result<Recovery> {
     let committed = facts.committed.last().copied();
     if let Some(recorded) = facts.sink_recorded.filter(|recorded| planned.is_none_or(|newest| *recorded > newest)) {
         return Err(restored_copy(&facts.location, recorded, planned));
+    }
+    if let Some(commit) = committed.filter(|commit| facts.sink_records && facts.sink_recorded.is_none_or(|recorded| recorded < *commit)) {
+        return Err(replaced_sink(&facts.location, facts.sink_recorded, commit));
     }
     let Some(newest) = planned else {
         return match committed {
@@ -99,6 +105,18 @@ fn restored_copy(location: &str, recorded: u64, planned: Option<u64>) -> Error {
              {newest}: an old copy of the checkpoint was restored, and going on would lose or repeat rows; restore the \
              sink to the same time, or fork the checkpoint with 'weir checkpoint copy --new-query-id' to a new \
              checkpointLocation under a changed checkpointResetNonce"
+        ),
+    )
+}
+
+fn replaced_sink(location: &str, recorded: Option<u64>, committed: u64) -> Error {
+    let recorded = recorded.map_or_else(|| "no batch".to_owned(), |id| format!("batch {id} at most"));
+    Error::incompatible(
+        "SINK_BEHIND_CHECKPOINT",
+        format!(
+            "batch {committed} is committed in {location}, but the sink has recorded {recorded} of this query: it was deleted, \
+             replaced or restored from an old copy, and going on would leave rows out; restore the sink, or begin anew with a new \
+             checkpointLocation and a changed checkpointResetNonce"
         ),
     )
 }
@@ -145,6 +163,7 @@ mod tests {
                 .map(entry),
             newest_commit: committed.last().map(|_| CommitEntry { next_watermark_ms: 20 }),
             sink_recorded: None,
+            sink_records: false,
             sources: 1,
         }
     }
@@ -168,6 +187,8 @@ mod tests {
             (Facts { sink_recorded: Some(5), ..facts(&[0, 1], &[0, 1]) }, "recorded batch 5"),
             (Facts { sink_recorded: Some(0), ..facts(&[], &[]) }, "newest planned batch in ck is none"),
             (Facts { sources: 2, ..facts(&[0], &[0]) }, "there are 1 sources"),
+            (Facts { sink_records: true, ..facts(&[0], &[0]) }, "recorded no batch"),
+            (Facts { sink_records: true, sink_recorded: Some(0), ..facts(&[0, 1], &[0, 1]) }, "recorded batch 0 at most"),
         ];
         for (facts, expected) in cases {
             let error = decide(facts).unwrap_err();

@@ -17,7 +17,7 @@ use weir_connect::{AvailableNow, BatchId, Committed, ReadLimits, Sink};
 use weir_core::checkpoint::query::Planned;
 use weir_core::checkpoint::{CommitEntry, OffsetEntry, Recovery};
 use weir_core::trigger::{Trigger, Wait, wait_after};
-use weir_core::{Offset, Result, failpoint};
+use weir_core::{ErrorClass, Offset, Result, failpoint};
 use weir_crds::conf::MultipleWatermarkPolicy;
 
 use super::batch::{self, BatchOutcome, Partitions};
@@ -77,7 +77,10 @@ pub async fn run(
     let open = open::open(definition, environment).await?;
     let mut driver = Driver::new(definition, environment, Arc::clone(&state), run_id, open).await?;
     state.update(|snapshot| snapshot.is_started = true);
-    let ended = driver.run(definition.trigger, &mut stop).await?;
+    let ended = match driver.run(definition.trigger, &mut stop).await {
+        Err(error) if error.class() == ErrorClass::Fenced => return Err(driver.open.log.claim().explain(error).await),
+        ended => ended?,
+    };
     if let Some(maintenance) = driver.maintenance.take() {
         maintenance_result(maintenance.await);
     }
@@ -191,7 +194,7 @@ impl Driver {
         }
     }
 
-    async fn wait_until(&self, until_ms: i64, stop: &mut watch::Receiver<StopRequest>, ran: bool) {
+    async fn wait_until(&mut self, until_ms: i64, stop: &mut watch::Receiver<StopRequest>, ran: bool) {
         self.state.message(if ran { "Waiting for next trigger" } else { "Waiting for data to arrive" });
         let millis = u64::try_from(until_ms - self.now()).unwrap_or_default();
         tokio::select! {

@@ -5,8 +5,10 @@
 //! a query that cannot work leaves no trace in its checkpoint. The sink's
 //! record is read before the logs are listed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use uuid::Uuid;
 use weir_connect::open::{SinkContext, SourceContext};
 use weir_connect::registry;
@@ -55,7 +57,9 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let log_of = |number: usize| FencedLog::new(root.child(&format!("sources/{number}")), fence.clone());
 
     let unordered = open_sources(definition, &storage, &|at| log_of(at), Uuid::nil(), &identity_order(definition)).await?;
-    let compiled = compile(definition, &unordered, &storage).await?;
+    let schemas: Vec<SchemaRef> = unordered.iter().map(|open| open.source.schema()).collect();
+    drop(unordered);
+    let compiled = compile(definition, &schemas, &storage).await?;
     let order = compiled.stream_order().to_vec();
 
     let claimant = claimant(definition, environment);
@@ -64,7 +68,7 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let log = QueryLog::new(root.clone(), claimed);
 
     let sources = open_sources(definition, &storage, &|at| log_of(at), query_id, &order).await?;
-    let scans = order.iter().map(|at| scan(definition, &compiled, *at, &unordered)).collect::<Result<Vec<_>>>()?;
+    let scans = order.iter().map(|at| scan(definition, &compiled, *at, &schemas)).collect::<Result<Vec<_>>>()?;
     let context = SinkContext { query_id, fence: log.fence().clone(), storage: storage.clone(), conf: definition.conf.clone() };
     let sink: Arc<dyn Sink> = Arc::from(
         registry::open_sink(&definition.sink.format, &definition.sink.options, compiled.schema(), &definition.sink.partition_by, context)
@@ -73,7 +77,7 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let identity = serde_json::to_string(&sink.identity()).expect("an identity is strings");
     log.bind_sink(&identity, definition.reset_nonce).await?;
     let sink_recorded = sink.recorded_batch(query_id).await?;
-    let recovery = log.recover(sink_recorded, order.len()).await?;
+    let recovery = log.recover(sink_recorded, sink.records_every_batch(), order.len()).await?;
     log.claim().clean_up().await?;
     let lanes = Lanes::new(&definition.name, Arc::new(compiled), environment.lanes);
     Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, lanes, recovery, sink_recorded })
@@ -86,7 +90,9 @@ pub async fn compile_only(definition: &QueryDefinition) -> Result<CompiledQuery>
     let fence = Fence::new(nowhere.child("_weir/epochs"), 0);
     let log_of = |number: usize| FencedLog::new(nowhere.child(&format!("sources/{number}")), fence.clone());
     let sources = open_sources(definition, &storage, &log_of, Uuid::nil(), &identity_order(definition)).await?;
-    compile(definition, &sources, &storage).await
+    let schemas: Vec<SchemaRef> = sources.iter().map(|open| open.source.schema()).collect();
+    drop(sources);
+    compile(definition, &schemas, &storage).await
 }
 
 fn durability(definition: &QueryDefinition) -> Durability {
@@ -134,28 +140,28 @@ async fn open_sources(
     Ok(opened)
 }
 
-async fn compile(definition: &QueryDefinition, sources: &[OpenSource], storage: &Storage) -> Result<CompiledQuery> {
-    let streams = definition.sources.iter().zip(sources);
-    let streams = streams.map(|(input, open)| StreamInput { name: input.name.clone(), schema: open.source.schema() }).collect();
+async fn compile(definition: &QueryDefinition, schemas: &[SchemaRef], storage: &Storage) -> Result<CompiledQuery> {
+    let streams = definition.sources.iter().zip(schemas);
+    let streams = streams.map(|(input, schema)| StreamInput { name: input.name.clone(), schema: Arc::clone(schema) }).collect();
     let mut statics = Vec::with_capacity(definition.tables.len());
     for table in &definition.tables {
-        statics.push(static_input(table, storage).await?);
+        statics.push(static_input(table, storage, &definition.conf).await?);
     }
-    weir_sql::compile(&definition.sql_conf, streams, statics, &definition.text, definition.output_mode).await
+    weir_sql::compile(&definition.sql_conf, streams, statics, &definition.text, definition.output_mode)
 }
 
 /// Opens a static table; read again each batch.
-pub async fn static_input(table: &InputDefinition, storage: &Storage) -> Result<StaticInput> {
-    let provider = weir_connect::tables::open_table(&table.format, &table.options, table.schema.clone(), storage)
+async fn static_input(table: &InputDefinition, storage: &Storage, conf: &BTreeMap<String, String>) -> Result<StaticInput> {
+    let provider = weir_connect::tables::open_table_with_conf(&table.format, &table.options, table.schema.clone(), storage, conf)
         .await
         .map_err(|e| e.context(format!("table {}", table.name)))?;
     Ok(StaticInput { name: table.name.clone(), table: provider })
 }
 
 /// The columns to read: those of the plan, and the watermark's.
-fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, sources: &[OpenSource]) -> Result<SourceScan> {
+fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, schemas: &[SchemaRef]) -> Result<SourceScan> {
     let input = &definition.sources[at];
-    let schema = sources[at].source.schema();
+    let schema = &schemas[at];
     let wanted = compiled.required_columns(at);
     let event_column = input
         .watermark
