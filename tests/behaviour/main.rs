@@ -12,6 +12,7 @@ mod checkpoint_damage;
 mod crash;
 mod examples;
 mod golden;
+mod http;
 mod interchange;
 mod local_runner;
 mod memory;
