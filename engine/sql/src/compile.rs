@@ -25,6 +25,7 @@ use crate::error::from_planning;
 use crate::exec::{BatchTime, Lane, Observer, StaticTable, StreamTable, optimize};
 use crate::functions::nested::to_canonical;
 use crate::parser::{parse_expression, parse_query};
+use crate::planned::Malformed;
 use crate::types::{SPARK_TYPE_KEY, canonical_schema};
 
 /// A stream that SQL can read.
@@ -74,6 +75,8 @@ pub(crate) struct Compiled {
     pub schema: SchemaRef,
     pub observers: Vec<Observer>,
     pub has_statics: bool,
+    /// Where `from_json` and `from_csv` count.
+    pub malformed: Vec<Malformed>,
     /// Per stream, the columns that the plan reads.
     pub required: Vec<Vec<usize>>,
     /// Per stream, its schema in canonical types.
@@ -136,7 +139,13 @@ pub fn compile(
     let (plan, schema) = finished(relation)?;
     let plan = optimize(conf, &plan)?;
     let required = required_columns(&plan, &schemas)?;
-    Ok(CompiledQuery(Arc::new(Compiled { conf: conf.clone(), plan, schema, observers, has_statics, required, streams: schemas, order })))
+    let malformed = analyzer.malformed.take();
+    // Constants were decoded while planning.
+    for counter in &malformed {
+        counter.take();
+    }
+    let conf = conf.clone();
+    Ok(CompiledQuery(Arc::new(Compiled { conf, plan, schema, observers, has_statics, malformed, required, streams: schemas, order })))
 }
 
 /// Parses views and observations.

@@ -45,20 +45,16 @@ pub fn find_spark_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Opt
         if let Some(found) = error.downcast_ref::<SparkError>() {
             return Some(found);
         }
-        if let Some(DataFusionError::Shared(inner)) = error.downcast_ref::<DataFusionError>() {
-            if let Some(found) = find_spark_error(inner.as_ref()) {
-                return Some(found);
-            }
-        }
-        if let Some(DataFusionError::External(inner)) = error.downcast_ref::<DataFusionError>() {
-            if let Some(found) = find_spark_error(inner.as_ref()) {
-                return Some(found);
-            }
-        }
-        if let Some(arrow::error::ArrowError::ExternalError(inner)) = error.downcast_ref::<arrow::error::ArrowError>() {
-            if let Some(found) = find_spark_error(inner.as_ref()) {
-                return Some(found);
-            }
+        let inner: Option<&(dyn std::error::Error + 'static)> = match error.downcast_ref::<DataFusionError>() {
+            Some(DataFusionError::Shared(inner)) => Some(inner.as_ref()),
+            Some(DataFusionError::External(inner)) => Some(inner.as_ref()),
+            _ => match error.downcast_ref::<arrow::error::ArrowError>() {
+                Some(arrow::error::ArrowError::ExternalError(inner)) => Some(inner.as_ref()),
+                _ => None,
+            },
+        };
+        if let Some(found) = inner.and_then(find_spark_error) {
+            return Some(found);
         }
         next = error.source();
     }

@@ -149,7 +149,7 @@ pub fn parse_range(text: &str, first: Unit, last: Unit) -> Option<i64> {
     if first == Unit::Year && last == Unit::Month {
         let (years, months) = rest.split_once('-')?;
         let months: i64 = months.parse().ok().filter(|m| (0..12).contains(m))?;
-        return Some(sign * (years.parse::<i64>().ok()?.checked_mul(12)? + months));
+        return years.parse::<i64>().ok()?.checked_mul(12)?.checked_add(months)?.checked_mul(sign);
     }
     let all = [Unit::Day, Unit::Hour, Unit::Minute, Unit::Second];
     let units: Vec<Unit> = all.into_iter().filter(|u| *u >= first && *u <= last).collect();
@@ -175,7 +175,7 @@ pub fn parse_calendar(text: &str) -> Option<(i32, i32, i64)> {
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower.strip_prefix("interval").unwrap_or(&lower).trim().to_owned();
     let words: Vec<&str> = lower.split_whitespace().collect();
-    if words.is_empty() || words.len() % 2 != 0 {
+    if words.is_empty() || !words.len().is_multiple_of(2) {
         return None;
     }
     let (mut months, mut days, mut micros) = (0_i32, 0_i32, 0_i64);

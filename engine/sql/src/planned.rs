@@ -6,6 +6,7 @@
 //! Constant arguments (schemas, option maps, patterns) are folded before.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringArray};
 use arrow::datatypes::{ArrowPrimitiveType, DataType};
@@ -54,8 +55,27 @@ pub struct Planned {
     pub key: String,
     /// Whether a row may fail.
     pub may_fail: bool,
+    /// Where the kernel counts records that did not fit, if it decodes some.
+    pub malformed: Option<Malformed>,
     /// The kernel, over arguments of the types above.
     pub kernel: Kernel,
+}
+
+/// Records that did not fit their schema, counted by the kernels of a call on
+/// all lanes, until somebody takes the number.
+#[derive(Clone, Debug, Default)]
+pub struct Malformed(Arc<AtomicU64>);
+
+impl Malformed {
+    /// Counts.
+    pub fn add(&self, records: u64) {
+        self.0.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// Takes what was counted since the last time.
+    pub fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
+    }
 }
 
 impl Planned {
@@ -65,7 +85,7 @@ impl Planned {
         result: DataType,
         kernel: impl Fn(Rows<'_>) -> Result<ArrayRef> + Send + Sync + 'static,
     ) -> Self {
-        Self { args: args.into(), result, key: String::new(), may_fail: false, kernel: Arc::new(kernel) }
+        Self { args: args.into(), result, key: String::new(), may_fail: false, malformed: None, kernel: Arc::new(kernel) }
     }
 
     /// Names the constants that the kernel holds.
@@ -202,6 +222,7 @@ pub(crate) fn build(
         .unwrap_or_else(|| Err(Error::config("UNRESOLVED_ROUTINE", format!("`{name}` is not a function of this family"))))?;
     let shown = shown(name, &args);
     let args = (args.into_iter().zip(&planned.args)).map(|(arg, wanted)| analyzer.cast(arg, wanted)).collect::<Result<Vec<_>, Error>>()?;
+    analyzer.malformed.borrow_mut().extend(planned.malformed);
     let kernel = Arc::clone(&planned.kernel);
     let mut call = analyzer.call(name, planned.key, planned.result, &args, move |rows: Rows<'_>| kernel(rows));
     call.fallible |= planned.may_fail;

@@ -44,6 +44,8 @@ async fn queries_give_sparks_rows() {
         ),
         ("SELECT DISTINCT k FROM t WHERE k IS NOT NULL ORDER BY k", vec![r#"{"k":"a"}"#, r#"{"k":"b"}"#]),
         ("SELECT * FROM t JOIN u USING (k) ORDER BY t.v", vec![r#"{"k":"a","v":1,"v":10}"#, r#"{"k":"a","v":3,"v":10}"#]),
+        ("SELECT v FROM t WHERE k IN (SELECT k FROM u) AND v > 1", vec![r#"{"v":3}"#]),
+        ("SELECT v FROM t WHERE k NOT IN (SELECT k FROM u) AND v >= 0", vec![r#"{"v":2}"#]),
         ("SELECT t.k, u.v FROM t LEFT JOIN u ON t.k = u.k WHERE t.v = 2", vec![r#"{"k":"b"}"#]),
         ("SELECT k FROM t LEFT ANTI JOIN u ON t.k = u.k ORDER BY k", vec![r#"{}"#, r#"{"k":"b"}"#]),
         (
@@ -123,4 +125,55 @@ fn arrays_are_of_one_type() {
     let list = weir_sql::types::list_of(DataType::Int32);
     assert_eq!(weir_sql::spark_type_name(&list), "array<int>");
     let _: Option<&dyn Array> = None;
+}
+
+/// Extreme, null and empty arguments in every combination: an error or a value,
+/// never a panic.
+#[tokio::test]
+async fn extreme_arguments_do_not_panic() {
+    const EXTREMES: &[&str] = &[
+        "NULL",
+        "CAST(-2147483648 AS INT)",
+        "2147483647",
+        "CAST(-9223372036854775808 AS BIGINT)",
+        "9223372036854775807L",
+        "-0.0D",
+        "DOUBLE('NaN')",
+        "DOUBLE('-Infinity')",
+        "99999999999999999999999999999999999999BD",
+        "''",
+        "'é😀'",
+        "X''",
+        "DATE'9999-12-31'",
+        "TIMESTAMP'0001-01-01 00:00:00'",
+        "INTERVAL '106751991' DAY",
+        "array(NULL, 2147483647)",
+        "map('', NULL)",
+    ];
+    let skip = ["repeat", "space", "array_repeat", "sequence", "lpad", "rpad", "randstr", "array_insert"];
+    for ansi in [true, false] {
+        let conf = SqlConf { ansi, ..SqlConf::default() };
+        for name in weir_sql::function_names() {
+            if skip.contains(&name.as_str()) {
+                continue;
+            }
+            for (index, extreme) in EXTREMES.iter().enumerate() {
+                let other = EXTREMES[(index + 3) % EXTREMES.len()];
+                // One arity per value in ANSI mode, another one in legacy mode.
+                let args = match (index + usize::from(!ansi)) % 3 {
+                    0 => (*extreme).to_owned(),
+                    1 => format!("{extreme}, {other}"),
+                    _ => format!("{other}, {extreme}, {extreme}"),
+                };
+                let _ = run(&conf, &format!("SELECT {name}({args})")).await;
+            }
+        }
+        for op in ["+", "-", "*", "/", "%", "div", "=", "<=>", "<", "||", "&"] {
+            for left in EXTREMES.iter().skip(usize::from(ansi)).step_by(2) {
+                for right in EXTREMES {
+                    let _ = run(&conf, &format!("SELECT {left} {op} {right}")).await;
+                }
+            }
+        }
+    }
 }

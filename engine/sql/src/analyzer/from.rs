@@ -344,7 +344,7 @@ impl Analyzer<'_> {
         Ok(joined)
     }
 
-    fn join_on(
+    pub(super) fn join_on(
         &self,
         left: Relation,
         right: Relation,

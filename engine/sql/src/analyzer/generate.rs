@@ -19,6 +19,9 @@ use crate::udf::Rows;
 /// The generator functions.
 pub const NAMES: &[&str] = &["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"];
 
+/// The most rows that one call of `stack` makes; each is written out in the plan.
+const MOST_STACKED: usize = 10_000;
+
 /// The generator call in a select item, if it is one.
 pub fn as_generator(sql: &Sql) -> Option<&Function> {
     match sql {
@@ -121,11 +124,11 @@ impl Analyzer<'_> {
 
     /// `stack(n, a, b, c, d)`: n rows of the values in order.
     fn stack(&self, args: Vec<Typed>) -> Result<(Typed, Vec<(String, DataType)>)> {
-        let rows = args.first().and_then(Typed::integer).and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+        let rows = args.first().and_then(Typed::integer).and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=MOST_STACKED).contains(n));
         let Some(rows) = rows else {
             return Err(Error::config(
                 "DATATYPE_MISMATCH.VALUE_OUT_OF_RANGE",
-                "the first argument of stack must be a positive number of rows, written as a literal",
+                "the first argument of stack must be a number of rows from 1 to 10000, written as a literal",
             ));
         };
         let values = &args[1..];

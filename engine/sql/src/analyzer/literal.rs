@@ -218,7 +218,7 @@ fn calendar_literal(months: i32, days: i32, micros: i64) -> Typed {
         return unit_literal(i64::from(months), Unit::Year, Unit::Month);
     }
     if months == 0 {
-        return unit_literal(i64::from(days) * interval::MICROS_PER_DAY + micros, Unit::Day, Unit::Second);
+        return unit_literal(i64::from(days).saturating_mul(interval::MICROS_PER_DAY).saturating_add(micros), Unit::Day, Unit::Second);
     }
     let value = arrow::datatypes::IntervalMonthDayNanoType::make_value(months, days, micros.saturating_mul(1000));
     let scalar = ScalarValue::IntervalMonthDayNano(Some(value));

@@ -21,6 +21,7 @@ mod names;
 mod query;
 mod scope;
 mod special;
+mod subquery;
 mod typed;
 
 use std::cell::{Cell, RefCell};
@@ -34,6 +35,7 @@ use weir_core::Error;
 
 use crate::conf::SqlConf;
 use crate::exec::BatchTime;
+use crate::planned::Malformed;
 
 pub use aggregate::NAMES as AGGREGATES;
 pub use checks::{Finding, OutputMode, check};
@@ -124,6 +126,8 @@ pub struct Analyzer<'a> {
     pub findings: RefCell<Vec<Finding>>,
     /// Observations placed in the plan.
     pub observed: RefCell<Vec<crate::exec::Observer>>,
+    /// Counters of malformed records, one per call that decodes.
+    pub malformed: RefCell<Vec<Malformed>>,
     ctes: RefCell<HashMap<String, Arc<Cte>>>,
     open_views: RefCell<Vec<String>>,
     next_id: Cell<usize>,
@@ -139,6 +143,7 @@ impl<'a> Analyzer<'a> {
             used_streams: RefCell::default(),
             findings: RefCell::default(),
             observed: RefCell::default(),
+            malformed: RefCell::default(),
             ctes: RefCell::default(),
             open_views: RefCell::default(),
             next_id: Cell::new(0),

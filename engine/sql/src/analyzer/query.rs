@@ -214,7 +214,15 @@ impl Analyzer<'_> {
             }
             input.scope.cols.extend(made);
         }
-        if let Some(condition) = &select.selection {
+        let condition = match &select.selection {
+            Some(condition) => {
+                let (relation, rest) = self.membership(input, condition)?;
+                input = relation;
+                rest
+            }
+            None => None,
+        };
+        if let Some(condition) = &condition {
             let cx = Cx::new(&input.scope, "WHERE");
             let condition = self.boolean(self.expr(condition, &cx)?)?;
             if input.filtered && (input.fallible || condition.fallible) {

@@ -66,7 +66,7 @@ pub struct Scope {
 /// What the start of a dotted name stands for.
 pub enum Resolved {
     /// A column, and how many parts of the name it took.
-    Column(ScopeCol, usize),
+    Column(Box<ScopeCol>, usize),
     /// Nothing.
     Missing,
 }
@@ -93,10 +93,10 @@ impl Scope {
             }
             match found.as_slice() {
                 [] => {}
-                [one] => return Ok(Resolved::Column((*one).clone(), taken)),
+                [one] => return Ok(Resolved::Column(Box::new((*one).clone()), taken)),
                 many => {
                     if many.iter().all(|c| c.column == many[0].column) {
-                        return Ok(Resolved::Column(many[0].clone(), taken));
+                        return Ok(Resolved::Column(Box::new(many[0].clone()), taken));
                     }
                     let options: Vec<_> = many.iter().map(|c| c.display()).collect();
                     return Err(Error::config(

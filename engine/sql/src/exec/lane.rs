@@ -27,6 +27,7 @@ use super::slot::{LaneState, Slot};
 use crate::compile::Compiled;
 use crate::conf::SqlConf;
 use crate::error::{from_datafusion, from_planning};
+use crate::planned::Malformed;
 
 /// The session that plans and runs: one partition, no surprises.
 pub(crate) fn base_state(conf: &SqlConf, lane: Option<Arc<LaneState>>) -> SessionState {
@@ -111,6 +112,12 @@ impl Lane {
         let fresh = reset_plan_states(Arc::clone(plan)).map_err(from_datafusion)?;
         let batches = collect(fresh, Arc::clone(&self.context)).await.map_err(from_datafusion)?;
         batches.into_iter().filter(|b| b.num_rows() > 0).map(|b| self.query.named(b).map_err(from_datafusion)).collect()
+    }
+
+    /// Records that `from_json` and `from_csv` found malformed since the last
+    /// call, on whichever lane: the sum over calls is exact, the moment is not.
+    pub fn take_malformed(&self) -> u64 {
+        self.query.malformed.iter().map(Malformed::take).sum()
     }
 
     /// Ends a batch: what this lane observed in it.

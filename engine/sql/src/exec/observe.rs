@@ -140,7 +140,9 @@ pub struct Feed {
     filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
-fn physical(expr: &Expr, input: &DFSchema) -> Result<(Arc<AggregateFunctionExpr>, Option<Arc<dyn PhysicalExpr>>)> {
+type Aggregate = (Arc<AggregateFunctionExpr>, Option<Arc<dyn PhysicalExpr>>);
+
+fn physical(expr: &Expr, input: &DFSchema) -> Result<Aggregate> {
     let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
     let lowered =
         LoweredAggregateBuilder::new(expr, input, input.as_arrow(), &props, &context).with_name(expr.schema_name().to_string()).build()?;

@@ -150,7 +150,7 @@ fn fixed(value: &Cell, digits: usize) -> String {
         Cell::Decimal(v, s) => (*v, *s),
         Cell::Float(v) => match crate::cast::decimal_from_text(&format_double(*v), 38, 17) {
             crate::cast::Read::Value(v) => (v, 17),
-            _ => return format!("{v:.digits$}"),
+            _ => return format!("{v:.places$}", places = digits.min(340)),
         },
         Cell::Text(text) => return text.clone(),
     };

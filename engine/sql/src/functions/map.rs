@@ -37,7 +37,7 @@ pub const NAMES: &[&str] = &[
 pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
     match name {
         "map" => {
-            if list.len() % 2 != 0 {
+            if !list.len().is_multiple_of(2) {
                 return Err(args::wrong_count(name, list.len(), "2n (n > 0)"));
             }
             let shown = format!("map({})", list.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", "));
@@ -203,7 +203,7 @@ fn types(name: &str, arg: &Typed) -> Result<(DataType, DataType)> {
 
 /// A map array; duplicate and null keys are errors, as in Spark.
 pub fn make_map(keys: ArrayRef, values: ArrayRef, lengths: Vec<usize>, nulls: Option<NullBuffer>) -> DfResult<ArrayRef> {
-    if keys.data_type() != &DataType::Null && keys.null_count() > 0 {
+    if keys.null_count() > 0 || (keys.data_type() == &DataType::Null && !keys.is_empty()) {
         return Err(spark_error("NULL_MAP_KEY", "a key of a map cannot be null"));
     }
     if !keys.is_empty() {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, NullArray, StringArray};
 use arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, Operator};
 use weir_core::Error;
 
@@ -316,7 +315,9 @@ fn random(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
             "uniform" => {
                 let (low, high) = (bounds.first().copied().unwrap_or(0), bounds.get(1).copied().unwrap_or(1));
                 let width = u64::try_from(high.saturating_sub(low)).unwrap_or(1).max(1);
-                Arc::new(seeds.iter().map(|s| Some(low + i64::try_from(next(*s) % width).unwrap_or(0))).collect::<Int64Array>())
+                Arc::new(
+                    seeds.iter().map(|s| Some(low.saturating_add(i64::try_from(next(*s) % width).unwrap_or(0)))).collect::<Int64Array>(),
+                )
             }
             "randn" => Arc::new(
                 seeds
@@ -333,6 +334,5 @@ fn random(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
     })
     .volatile()
     .call(vec![now]);
-    let _ = ScalarValue::Null;
     Ok(Typed::new(expr, result, name))
 }

@@ -91,8 +91,8 @@ fn divide(value: i128, divisor: i128, way: Way) -> i128 {
         Way::Down => false,
         Way::Up => rest > 0,
         // From here on the euclidean rest decides; half up means away from zero.
-        Way::HalfUp => rest * 2 > divisor || (rest * 2 == divisor && value > 0),
-        Way::HalfEven => rest * 2 > divisor || (rest * 2 == divisor && quotient % 2 != 0),
+        Way::HalfUp => rest > divisor - rest || (rest == divisor - rest && value > 0),
+        Way::HalfEven => rest > divisor - rest || (rest == divisor - rest && quotient % 2 != 0),
     };
     if up { quotient + 1 } else { quotient }
 }

@@ -32,7 +32,7 @@ pub fn structs(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
         }
         format!("struct({})", shown.join(", "))
     } else {
-        if list.len() % 2 != 0 || list.is_empty() {
+        if !list.len().is_multiple_of(2) || list.is_empty() {
             return Err(args::wrong_count(name, list.len(), "2n (n > 0)"));
         }
         let shown: Vec<_> = list.iter().map(|l| l.name.clone()).collect();

@@ -73,7 +73,7 @@ fn add(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<Typed> {
                 let mut out = Vec::with_capacity(d.len());
                 for (d, m) in d.iter().zip(m) {
                     out.push(match (d, m) {
-                        (Some(d), Some(m)) => Some(date_add_months(d, if negative { -m } else { m }).ok_or_else(overflow)?),
+                        (Some(d), Some(m)) => Some(date_add_months(d, if negative { m.saturating_neg() } else { m }).ok_or_else(overflow)?),
                         _ => None,
                     });
                 }
@@ -92,7 +92,7 @@ fn add(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<Typed> {
                                 .zip(i)
                                 .map(|(d, i)| {
                                     let days = i32::try_from(i? / MICROS_PER_DAY).ok()?;
-                                    d?.checked_add(if negative { -days } else { days })
+                                    d?.checked_add(if negative { days.checked_neg()? } else { days })
                                 })
                                 .collect::<Date32Array>(),
                         ) as ArrayRef)
@@ -197,9 +197,16 @@ fn shift(a: &Analyzer, l: Typed, r: Typed, negative: bool, shown: String) -> Res
         let mut out = Vec::with_capacity(rows.len);
         for (time, by) in times.iter().zip(moves) {
             out.push(match (time, by) {
-                (Some(time), Some((months, days, rest))) => {
-                    Some(timestamp_add(time, sign * months, i64::from(sign) * days, i64::from(sign) * rest, &zone).ok_or_else(overflow)?)
-                }
+                (Some(time), Some((months, days, rest))) => Some(
+                    timestamp_add(
+                        time,
+                        months.saturating_mul(sign),
+                        days.saturating_mul(i64::from(sign)),
+                        rest.saturating_mul(i64::from(sign)),
+                        &zone,
+                    )
+                    .ok_or_else(overflow)?,
+                ),
                 _ => None,
             });
         }
@@ -224,7 +231,7 @@ fn difference(a: &Analyzer, l: Typed, r: Typed) -> Result<Typed> {
                 Ok(Arc::new(
                     l.iter()
                         .zip(r)
-                        .map(|(l, r)| Some((i64::from(l?) - i64::from(r?)) * MICROS_PER_DAY))
+                        .map(|(l, r)| (i64::from(l?) - i64::from(r?)).checked_mul(MICROS_PER_DAY))
                         .collect::<DurationMicrosecondArray>(),
                 ) as ArrayRef)
             })

@@ -199,7 +199,7 @@ pub(super) fn overlay(args: &[ArrayRef]) -> DfResult<ArrayRef> {
                     return None;
                 }
                 let (value, replacement) = (s.value(row), r.value(row));
-                let start = usize::try_from(p.value(row) - 1).unwrap_or(0);
+                let start = usize::try_from(p.value(row).saturating_sub(1)).unwrap_or(0);
                 let length = match n.value(row) {
                     n if n < 0 => replacement.chars().count(),
                     n => usize::try_from(n).unwrap_or(0),
@@ -222,7 +222,7 @@ pub(super) fn elt(args: &[ArrayRef], ansi: bool) -> DfResult<ArrayRef> {
             continue;
         }
         let wanted = index.value(row);
-        match usize::try_from(wanted - 1).ok().and_then(|i| options.get(i)) {
+        match usize::try_from(wanted.saturating_sub(1)).ok().and_then(|i| options.get(i)) {
             Some(option) => out.push(option.is_valid(row).then(|| option.value(row))),
             None if ansi => {
                 return Err(spark_error(
@@ -348,7 +348,7 @@ pub(super) fn luhn(s: &str) -> bool {
             }
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 #[cfg(test)]

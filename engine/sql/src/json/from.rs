@@ -14,7 +14,7 @@ use weir_decode::{CsvDecoder, CsvOptions, JsonDecoder, JsonOptions, Origin, Pars
 
 use super::{borrowed, options};
 use crate::ddl::parse_ddl_type;
-use crate::planned::{Arg, Planned, Session, planning, running, strings, wrong_count};
+use crate::planned::{Arg, Malformed, Planned, Session, planning, running, strings, wrong_count};
 use crate::types::{list_of, map_of};
 use crate::udf::Rows;
 
@@ -70,6 +70,8 @@ fn json(args: Vec<DataType>, data_type: DataType, options: JsonOptions) -> Resul
     let may_fail = options.mode == ParseMode::FailFast;
     let pool = Mutex::new(vec![first]);
     let kind = data_type.clone();
+    let malformed = Malformed::default();
+    let counter = malformed.clone();
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
         let texts = strings(&rows, 0)?;
         let kept = pool.lock().pop();
@@ -82,12 +84,14 @@ fn json(args: Vec<DataType>, data_type: DataType, options: JsonOptions) -> Resul
             let pushed = if texts.is_null(row) { decoder.push(None) } else { decoder.push_str(texts.value(row)) };
             pushed.map_err(|e| running(&e))?;
         }
+        counter.add(decoder.take_counts().malformed);
         let column = decoder.flush_column().map_err(|e| running(&e))?;
         pool.lock().push(decoder);
         Ok(column)
     };
     let mut planned = Planned::new(args, data_type, kernel);
     planned.may_fail = may_fail;
+    planned.malformed = Some(malformed);
     Ok(planned)
 }
 
@@ -101,6 +105,8 @@ fn csv(args: Vec<DataType>, data_type: DataType, options: CsvOptions) -> Result<
     let schema = Arc::new(Schema::new(fields.clone()));
     let may_fail = options.mode == ParseMode::FailFast;
     CsvDecoder::new(&schema, options.clone()).map_err(|e| planning(&e))?;
+    let malformed = Malformed::default();
+    let counter = malformed.clone();
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
         let texts = strings(&rows, 0)?;
         let mut decoder = CsvDecoder::new(&schema, options.clone()).map_err(|e| running(&e))?;
@@ -111,10 +117,12 @@ fn csv(args: Vec<DataType>, data_type: DataType, options: CsvOptions) -> Result<
                 decoder.push(texts.value(row)).map_err(|e| running(&e))?;
             }
         }
+        counter.add(decoder.take_counts().malformed);
         decoder.flush_column().map_err(|e| running(&e))
     };
     let mut planned = Planned::new(args, data_type, kernel);
     planned.may_fail = may_fail;
+    planned.malformed = Some(malformed);
     Ok(planned)
 }
 
