@@ -23,8 +23,8 @@ fn script(place: &Place, name: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new("bash");
     command.arg(place.path().join("example").join(name)).env("WEIR", env!("CARGO_BIN_EXE_weir")).envs(variables.iter().copied());
     let finished = run(name, command, DEADLINE).unwrap();
-    let text = finished.stdout.join("\n");
-    assert!(finished.status.success(), "{name}: {text}\n{}", finished.stderr.join("\n"));
+    let text = finished.stdout;
+    assert!(finished.status.success(), "{name}: {text}\n{}", finished.stderr);
     text
 }
 

@@ -36,8 +36,9 @@ fn add(place: &Place, file: u64) {
 
 fn values(place: &Place) -> Vec<serde_json::Value> {
     let input = Input::at("json", place.at("output")).schema("v BIGINT");
-    let mut values = Judge::shared().query(&input, "SELECT v FROM source").unwrap().first_column();
-    values.sort_by_key(serde_json::Value::as_i64);
+    let rows = Judge::shared().query(&input, "SELECT v FROM source").unwrap();
+    let mut values: Vec<serde_json::Value> = rows.first_column().into_iter().cloned().collect();
+    values.sort_by_key(|value| value.as_i64());
     values
 }
 

@@ -1,8 +1,6 @@
 //! The local runner: tasks retried by themselves, published delays, locks,
 //! edits, secrets, signals.
 
-use std::time::Duration;
-
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use weir_testkit::process::{Guarded, is_alive, kill_by_id};
@@ -161,7 +159,8 @@ fn runner_two_interrupts_end_at_once() {
     let pid: u32 = steady["pod"].as_str().unwrap().parse().unwrap();
     weir_testkit::process::freeze(pid).unwrap();
     runner.interrupt().unwrap();
-    std::thread::sleep(Duration::from_millis(50)); // two signals in one instant are one signal
+    // Two signals in one instant are one signal, so the second follows the answer to the first.
+    runner.stderr.wait_for("the first is heard", DEADLINE, |line| line.contains("a second signal ends at once")).unwrap();
     runner.interrupt().unwrap();
     assert_eq!(runner.wait(DEADLINE).unwrap().code(), Some(130));
 }

@@ -8,12 +8,15 @@
 
 mod support;
 
+mod bad_records;
 mod checkpoint_damage;
 mod crash;
 mod examples;
 mod golden;
 mod http;
+mod inputs;
 mod interchange;
+mod jobs;
 mod local_runner;
 mod memory;
 mod ownership;

@@ -45,7 +45,7 @@ spec:
     command.args(["task", "job.yaml", "--job", "memory", "--task", "task", "--job-uid", "uid", "--epoch", "1"]);
     command.args(["--termination-log", &place.at("exit.json")]);
     let finished = run("weir task under a memory limit", command, DEADLINE * 10).unwrap();
-    assert!(finished.status.success(), "{:?} {}", finished.status, finished.stderr.join("\n"));
+    assert!(finished.status.success(), "{:?} {}", finished.status, finished.stderr);
     assert_eq!(limited.killed_for_memory().unwrap(), 0);
     eprintln!("{rows} rows in one batch, peak {} MiB of {} MiB", limited.peak_bytes().unwrap() >> 20, limit >> 20);
     let commits = fs::read_dir(place.path().join("table/_delta_log")).unwrap();

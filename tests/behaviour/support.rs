@@ -118,8 +118,8 @@ impl Place {
 /// Runs a command to its end and reads its events.
 pub fn finish(name: &str, command: Command) -> Ended {
     let finished = run(name, command, DEADLINE).unwrap();
-    let events = finished.stdout.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    Ended { code: finished.status.code(), events, stderr: finished.stderr.join("\n") }
+    let events = finished.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    Ended { code: finished.status.code(), events, stderr: finished.stderr }
 }
 
 impl Ended {

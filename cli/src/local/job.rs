@@ -62,6 +62,9 @@ pub struct LocalJob {
     token_key: String,
     memory: Memory,
     accepted: Accepted,
+    /// The document that is stored for the accepted generation.
+    document: Option<String>,
+    refused_edit: Option<String>,
     children: BTreeMap<String, (Child, Answers)>,
     rejected: BTreeMap<String, (u64, String)>,
     lost: BTreeMap<String, u64>,
@@ -95,6 +98,8 @@ impl LocalJob {
             token_key: uuid::Uuid::new_v4().to_string(),
             memory,
             accepted,
+            document: None,
+            refused_edit: None,
             children: BTreeMap::new(),
             rejected: BTreeMap::new(),
             lost,
@@ -118,15 +123,12 @@ impl LocalJob {
         let name = JobName { namespace: self.setting.namespace.clone(), job: self.setting.name.clone() };
         let mut asked_at: Option<tokio::time::Instant> = None;
         loop {
-            if wishes.has_changed().unwrap_or(false) {
-                let wish = wishes.borrow_and_update().clone();
-                self.accept(&wish)?;
-            }
+            let wish = wishes.borrow_and_update().clone();
+            self.accept(&wish)?;
             if asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
                 self.ask().await;
                 asked_at = Some(tokio::time::Instant::now());
             }
-            let wish = wishes.borrow().clone();
             let desired = self.desired(&wish)?;
             let stop = *shutdown.borrow();
             let observed = self.observe(stop);
@@ -144,8 +146,9 @@ impl LocalJob {
                 return Ok(finished);
             }
             if is_acting {
-                // Look at once: most actions have their effect already.
-                tokio::task::yield_now().await;
+                // Look again at once: most actions have their effect already. The
+                // pause keeps one that has none from turning the loop into a spin.
+                tokio::time::sleep(Duration::from_millis(5)).await;
                 continue;
             }
             self.wait(plan.wake_at, &mut wishes, &mut shutdown).await;
@@ -172,15 +175,29 @@ impl LocalJob {
 
     /// Takes an accepted manifest as the newest generation.
     fn accept(&mut self, wish: &Wish) -> Result<()> {
-        if wish.refusal.is_some() {
+        self.refused_edit = self.refuse_edit(wish);
+        if wish.refusal.is_some() || self.refused_edit.is_some() {
             return Ok(());
         }
-        if let Some(next) = self.accepted.next(wish.job.spec.clone()) {
-            self.accepted = next;
+        match self.accepted.next(wish.job.spec.clone()) {
+            Some(next) => self.accepted = next,
+            None if self.document.as_ref() == Some(&wish.document) => return Ok(()),
+            None => {}
         }
         // The documents first: children of the generation read them.
         self.state.replace(&self.state.generation(self.accepted.generation), wish.document.as_bytes())?;
-        self.state.write("accepted.json", &self.accepted)
+        self.state.write("accepted.json", &self.accepted)?;
+        self.document = Some(wish.document.clone());
+        Ok(())
+    }
+
+    /// Why the edit from the accepted spec to the wish is refused, if it is: a
+    /// checkpoint may not move without its nonce.
+    fn refuse_edit(&self, wish: &Wish) -> Option<String> {
+        let old = weir_crds::StreamingJob { spec: self.accepted.spec.clone(), ..wish.job.clone() };
+        let found = weir_crds::resource::edit_problems(&old, &wish.job);
+        let sentences: Vec<String> = found.iter().map(weir_crds::finding::Finding::sentence).collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
     fn desired(&self, wish: &Wish) -> Result<Desired> {
@@ -188,7 +205,7 @@ impl LocalJob {
         let policy = accepted.spec.policy().map_err(|e| Error::config("SPEC_INVALID", e.to_string()))?;
         let mut desired = Desired::accepted(policy, accepted.generation, accepted.run_hash(), accepted.task_hashes())
             .map_err(|e| Error::config("INVALID_SCHEDULE", e.to_string()))?;
-        if let Some(message) = &wish.refusal {
+        if let Some(message) = wish.refusal.as_ref().or(self.refused_edit.as_ref()) {
             desired.acceptance = Acceptance::Rejected {
                 generation: accepted.generation + 1,
                 reason: "SpecInvalid".into(),
@@ -213,11 +230,11 @@ impl LocalJob {
 
     /// Writes the memory ahead, and the status beside it.
     fn store(&mut self, desired: &Desired, observed: &Observed, plan: &Plan) -> Result<()> {
-        if plan.memory != self.memory {
+        if plan.memory.needs_storing(&self.memory) {
             let value: serde_json::Value = serde_json::from_str(&plan.memory.to_json()).expect("memory is JSON");
             self.state.write("memory.json", &value)?;
-            self.memory = plan.memory.clone();
         }
+        self.memory = plan.memory.clone();
         let status = weir_supervisor::status::status(desired, observed, &self.memory);
         let shown = serde_json::json!({
             "metadata": {"name": self.setting.name, "namespace": self.setting.namespace, "uid": self.uid, "generation": desired.newest_generation()},

@@ -68,13 +68,20 @@ impl QueryLog {
     /// Records which sink this checkpoint belongs to, or refuses another one.
     ///
     /// `nonce` is the query's `checkpointResetNonce`: a changed nonce allows a
-    /// changed sink, and each nonce keeps its own record.
-    pub async fn bind_sink(&self, identity: &str, nonce: u64) -> Result<()> {
+    /// changed sink, and each nonce keeps its own record. Returns the first
+    /// batch that this sink was to get.
+    pub async fn bind_sink(&self, identity: &str, nonce: u64) -> Result<u64> {
         let name = if nonce == 0 { "sink".to_owned() } else { format!("sink.{nonce}") };
+        let since = self.next_batch().await?;
+        let mut record = sink_record(identity.as_bytes()).unwrap_or_default();
+        record.insert(SINCE.to_owned(), since.into());
+        let body = serde_json::to_vec(&record).expect("an identity is strings");
         failpoint::hit("claim.sink-identity.before")?;
-        if self.claim.weir().create_new(&name, identity.to_owned()).await? == Created::AlreadyExists {
+        if self.claim.weir().create_new(&name, body).await? == Created::AlreadyExists {
             let stored = self.claim.weir().read(&name).await?.unwrap_or_default();
-            if !same_sink(&stored, identity.as_bytes()) {
+            let recorded = sink_record(&stored)
+                .ok_or_else(|| damaged(&format!("{}/{name}", self.claim.weir().url()), "it is not a JSON object"))?;
+            if !same_sink(&recorded, &record) {
                 return Err(Error::incompatible(
                     "CHECKPOINT_SINK_CHANGED",
                     format!(
@@ -86,13 +93,24 @@ impl QueryLog {
                     ),
                 ));
             }
+            failpoint::hit("claim.sink-identity.after")?;
+            return Ok(recorded.get(SINCE).and_then(serde_json::Value::as_u64).unwrap_or(0));
         }
-        failpoint::hit("claim.sink-identity.after")
+        failpoint::hit("claim.sink-identity.after")?;
+        Ok(since)
     }
 
-    /// Where to go on. `sink_recorded` was read before this call; `sink_records`
-    /// says whether the sink records every batch (Delta).
-    pub async fn recover(&self, sink_recorded: Option<u64>, sink_records: bool, sources: usize) -> Result<Recovery> {
+    /// The batch that the next execution is of: the newest planned one while
+    /// it is uncommitted.
+    async fn next_batch(&self) -> Result<u64> {
+        let planned = self.offsets.ids().await?.last().copied();
+        let committed = self.commits.ids().await?.last().copied();
+        Ok(planned.map_or(0, |newest| if committed == Some(newest) { newest + 1 } else { newest }))
+    }
+
+    /// Where to go on. `sink_recorded` was read before this call; `records_since`
+    /// is the first batch that a sink which records every batch (Delta) has.
+    pub async fn recover(&self, sink_recorded: Option<u64>, records_since: Option<u64>, sources: usize) -> Result<Recovery> {
         let planned = self.offsets.ids().await?;
         let committed = self.commits.ids().await?;
         let newest = planned.last().copied();
@@ -105,7 +123,7 @@ impl QueryLog {
             planned,
             committed,
             sink_recorded,
-            sink_records,
+            records_since,
             sources,
         };
         let recovery = recovery::decide(facts)?;
@@ -172,10 +190,17 @@ impl QueryLog {
 
 /// Identities agree where both say something: a table that did not exist when
 /// the checkpoint began has no id in its record.
-fn same_sink(recorded: &[u8], now: &[u8]) -> bool {
-    let parse = |bytes| serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(bytes).ok();
-    let (Some(recorded), Some(now)) = (parse(recorded), parse(now)) else { return false };
-    now.iter().all(|(field, value)| recorded.get(field).is_none_or(|known| known == value))
+fn same_sink(recorded: &SinkRecord, now: &SinkRecord) -> bool {
+    now.iter().filter(|(field, _)| *field != SINCE).all(|(field, value)| recorded.get(field).is_none_or(|known| known == value))
+}
+
+type SinkRecord = serde_json::Map<String, serde_json::Value>;
+
+/// Field of the record beside the identity: the first batch of the sink.
+const SINCE: &str = "sinceBatch";
+
+fn sink_record(bytes: &[u8]) -> Option<SinkRecord> {
+    serde_json::from_slice(bytes).ok()
 }
 
 // Kept here so that every text of a damaged file comes from one place.

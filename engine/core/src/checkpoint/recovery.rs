@@ -27,9 +27,9 @@ pub struct Facts {
     pub newest_commit: Option<CommitEntry>,
     /// The batch that the sink recorded, read before the lists.
     pub sink_recorded: Option<u64>,
-    /// Whether the sink records every batch, so that one behind the newest
-    /// commit has lost something.
-    pub sink_records: bool,
+    /// First batch of a sink that records every batch; one behind the newest
+    /// commit since has lost something.
+    pub records_since: Option<u64>,
     /// How many sources the query has now.
     pub sources: usize,
 }
@@ -66,7 +66,9 @@ pub fn decide(facts: Facts) -> Result<Recovery> {
     if let Some(recorded) = facts.sink_recorded.filter(|recorded| planned.is_none_or(|newest| *recorded > newest)) {
         return Err(restored_copy(&facts.location, recorded, planned));
     }
-    if let Some(commit) = committed.filter(|commit| facts.sink_records && facts.sink_recorded.is_none_or(|recorded| recorded < *commit)) {
+    if let Some(commit) = committed.filter(|commit| {
+        facts.records_since.is_some_and(|since| since <= *commit) && facts.sink_recorded.is_none_or(|recorded| recorded < *commit)
+    }) {
         return Err(replaced_sink(&facts.location, facts.sink_recorded, commit));
     }
     let Some(newest) = planned else {
@@ -163,7 +165,7 @@ mod tests {
                 .map(entry),
             newest_commit: committed.last().map(|_| CommitEntry { next_watermark_ms: 20 }),
             sink_recorded: None,
-            sink_records: false,
+            records_since: None,
             sources: 1,
         }
     }
@@ -187,8 +189,8 @@ mod tests {
             (Facts { sink_recorded: Some(5), ..facts(&[0, 1], &[0, 1]) }, "recorded batch 5"),
             (Facts { sink_recorded: Some(0), ..facts(&[], &[]) }, "newest planned batch in ck is none"),
             (Facts { sources: 2, ..facts(&[0], &[0]) }, "there are 1 sources"),
-            (Facts { sink_records: true, ..facts(&[0], &[0]) }, "recorded no batch"),
-            (Facts { sink_records: true, sink_recorded: Some(0), ..facts(&[0, 1], &[0, 1]) }, "recorded batch 0 at most"),
+            (Facts { records_since: Some(0), ..facts(&[0], &[0]) }, "recorded no batch"),
+            (Facts { records_since: Some(0), sink_recorded: Some(0), ..facts(&[0, 1], &[0, 1]) }, "recorded batch 0 at most"),
         ];
         for (facts, expected) in cases {
             let error = decide(facts).unwrap_err();

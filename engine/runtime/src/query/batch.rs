@@ -42,8 +42,8 @@ pub struct BatchOutcome {
     pub rows: Vec<u64>,
     /// Event times per source.
     pub event_times: Vec<EventTimeStats>,
-    /// What the readers met.
-    pub counters: ReadCounters,
+    /// What the readers met, per source.
+    pub counters: Vec<ReadCounters>,
     /// Results of `observe`.
     pub observed: BTreeMap<String, Value>,
     /// Rows that the sink took.
@@ -53,7 +53,12 @@ pub struct BatchOutcome {
 impl BatchOutcome {
     /// The outcome of a batch that the sink had recorded before.
     pub fn skipped(sources: usize) -> Self {
-        Self { rows: vec![0; sources], event_times: vec![EventTimeStats::default(); sources], ..Self::default() }
+        Self {
+            rows: vec![0; sources],
+            event_times: vec![EventTimeStats::default(); sources],
+            counters: vec![ReadCounters::default(); sources],
+            ..Self::default()
+        }
     }
 }
 
@@ -72,7 +77,7 @@ struct LaneOutcome {
     written: Written,
     rows: Vec<u64>,
     event_times: Vec<EventTimeStats>,
-    counters: ReadCounters,
+    counters: Vec<ReadCounters>,
     observed: ObservedPartial,
 }
 
@@ -117,9 +122,9 @@ fn gather(results: Vec<Result<LaneOutcome>>, sources: usize) -> Result<BatchOutc
         for source in 0..sources {
             outcome.rows[source] += lane.rows[source];
             outcome.event_times[source].merge(&lane.event_times[source]);
+            outcome.counters[source].malformed_records += lane.counters[source].malformed_records;
+            outcome.counters[source].bytes += lane.counters[source].bytes;
         }
-        outcome.counters.malformed_records += lane.counters.malformed_records;
-        outcome.counters.bytes += lane.counters.bytes;
         outcome.parts.push(lane.written);
         partials.push(lane.observed);
     }
@@ -149,13 +154,13 @@ async fn run_lane(shared: &Shared, number: usize, lane: &mut Lane) -> Result<Lan
     }
 }
 
-type Counted = (Vec<u64>, Vec<EventTimeStats>, ReadCounters);
+type Counted = (Vec<u64>, Vec<EventTimeStats>, Vec<ReadCounters>);
 
 async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) -> Result<Counted> {
     let sources = shared.scans.len();
     let mut rows = vec![0; sources];
     let mut event_times = vec![EventTimeStats::default(); sources];
-    let mut counters = ReadCounters::default();
+    let mut counters = vec![ReadCounters::default(); sources];
     loop {
         let Some((source, mut reader)) = shared.queue.lock().pop_front() else { break };
         let scan = &shared.scans[source];
@@ -167,7 +172,9 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) ->
             if let Some(column) = scan.event_time {
                 event_times[source].observe(&slice, column)?;
             }
-            for output in lane.execute(source, plan_input(scan, slice)?).await? {
+            let outputs = lane.execute(source, plan_input(scan, slice)?).await?;
+            counters[source].malformed_records += lane.take_malformed();
+            for output in outputs {
                 if output.num_rows() > 0 {
                     writer.write(output).await?;
                 }
@@ -175,8 +182,8 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) ->
             failpoint::hit("batch.slice.after")?;
         }
         let met = reader.counters();
-        counters.malformed_records += met.malformed_records;
-        counters.bytes += met.bytes;
+        counters[source].malformed_records += met.malformed_records;
+        counters[source].bytes += met.bytes;
     }
     Ok((rows, event_times, counters))
 }

@@ -75,9 +75,9 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
             .await?,
     );
     let identity = serde_json::to_string(&sink.identity()).expect("an identity is strings");
-    log.bind_sink(&identity, definition.reset_nonce).await?;
+    let since = log.bind_sink(&identity, definition.reset_nonce).await?;
     let sink_recorded = sink.recorded_batch(query_id).await?;
-    let recovery = log.recover(sink_recorded, sink.records_every_batch(), order.len()).await?;
+    let recovery = log.recover(sink_recorded, sink.records_every_batch().then_some(since), order.len()).await?;
     log.claim().clean_up().await?;
     let lanes = Lanes::new(&definition.name, Arc::new(compiled), environment.lanes);
     Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, lanes, recovery, sink_recorded })

@@ -24,6 +24,10 @@ use super::state::{BatchSummary, QueryState, RECENT_BATCHES};
 
 const BACKLOG_EVERY: Duration = Duration::from_secs(1);
 
+/// The figure of a source for records that did not fit the schema, whatever
+/// the parse mode made of them; there only when it is not 0.
+pub const MALFORMED_RECORDS: &str = "malformedRecords";
+
 /// What is measured while a trigger runs.
 #[derive(Debug)]
 pub struct TriggerReport {
@@ -126,6 +130,12 @@ impl Reporter {
         let mut progress = self.record(report, ended_ms, open, starts, ends, &latest, &outcome.rows, output_rows);
         progress.event_time = event_time;
         progress.observed_metrics = outcome.observed;
+        for (source, met) in progress.sources.iter_mut().zip(&outcome.counters) {
+            // Spark has no such figure: a batch without malformed records shows what Spark shows.
+            if met.malformed_records > 0 {
+                source.metrics.insert(MALFORMED_RECORDS.to_owned(), met.malformed_records.to_string());
+            }
+        }
         self.refresh_backlog(open, ends, ended_ms).await;
         let summary = self.summary(&progress);
         self.previous_had_data = progress.num_input_rows > 0;

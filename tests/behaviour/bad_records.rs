@@ -1,0 +1,226 @@
+//! Bad records: treated by the mode asked for, as Spark treats them, counted
+//! in progress, never a panic.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use weir_testkit::judge::{Input, Judge, Rows};
+use weir_testkit::kafka::{Broker, Message};
+
+use crate::jobs::{AVAILABLE_NOW, Query, job_without_retries};
+use crate::support::{Ended, Place, sorted};
+
+const SCHEMA: &str = "k STRING, v BIGINT, _corrupt_record STRING";
+
+/// One of each kind.
+fn records() -> Vec<Vec<u8>> {
+    let deep = format!("{{\"k\":\"deep\",\"v\":6,\"other\":{}{}}}", "[".repeat(5_000), "]".repeat(5_000));
+    let deep_column = format!("{{\"k\":\"column\",\"v\":{}7{}}}", "[".repeat(5_000), "]".repeat(5_000));
+    vec![
+        b"{\"k\":\"good\",\"v\":1}".to_vec(),
+        b"not JSON".to_vec(),
+        b"{\"k\":\"type\",\"v\":\"x\"}".to_vec(),
+        b"{\"k\":\"\xff\xfe\",\"v\":3}".to_vec(),
+        b"\xff\xfe\xfd".to_vec(),
+        format!("{{\"k\":\"{}\",\"v\":4}}", "x".repeat(10 << 20)).into_bytes(),
+        b"".to_vec(),
+        b"   ".to_vec(),
+        b"null".to_vec(),
+        b"[]".to_vec(),
+        b"{}".to_vec(),
+        b"{\"k\":\"cut\",\"v\":".to_vec(),
+        b"{\"k\":\"large\",\"v\":99999999999999999999999}".to_vec(),
+        deep.into_bytes(),
+        deep_column.into_bytes(),
+        b"{\"k\":\"last\",\"v\":9}".to_vec(),
+    ]
+}
+
+const SEEN: &str = "length(k) AS n, left(k, 10) AS k, v, _corrupt_record IS NULL AS good, left(_corrupt_record, 20) AS text";
+
+/// Rows of the judge as objects without nulls.
+fn objects(rows: &Rows) -> Vec<String> {
+    let object = |row: &Vec<Value>| {
+        let fields: BTreeMap<&str, &Value> = rows.columns.iter().map(String::as_str).zip(row).collect();
+        sorted(&serde_json::to_string(&fields).unwrap())
+    };
+    let mut objects: Vec<String> = rows.rows.iter().map(object).collect();
+    objects.sort();
+    objects
+}
+
+/// What a job wrote into the folder `output`.
+fn written(place: &Place, columns: &str) -> Vec<String> {
+    let rows = place.sql("SELECT * FROM t", &[("t", &format!("json:output?schema={columns}"))]);
+    let mut rows: Vec<String> = rows.iter().map(|row| sorted(&row.to_string())).collect();
+    rows.sort();
+    rows
+}
+
+/// No reader sees a row, and no file of the failed batch is left behind.
+fn nothing_written(place: &Place) {
+    let output = place.path().join("output");
+    assert!(!output.join("_spark_metadata/0").exists());
+    let files = std::fs::read_dir(&output).into_iter().flatten().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = files.filter(|name| !name.starts_with('_')).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn malformed(ended: &Ended) -> u64 {
+    let progress = ended.progress("query");
+    let counts = progress.iter().filter_map(|p| p["sources"][0]["metrics"]["malformedRecords"].as_str());
+    counts.map(|count| count.parse::<u64>().unwrap()).sum()
+}
+
+/// Runs a query over a source and expects its end.
+fn run(place: &Place, source: &str, sql: &str, code: i32) -> Ended {
+    let sink = "{format: json, options: {path: output}}";
+    let query = Query { name: "query", sources: &[source], sql, sink, trigger: AVAILABLE_NOW, fields: &[] };
+    let ended = place.run_once(&job_without_retries(&[query]), &[]);
+    ended.assert_code(code);
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    ended
+}
+
+/// A folder of one file with these lines.
+fn lines(name: &str, file: &str, records: &[Vec<u8>]) -> Place {
+    let place = Place::new(name);
+    place.write("input/.keep", "");
+    let mut bytes = records.join(&b'\n');
+    bytes.push(b'\n');
+    std::fs::write(place.path().join("input").join(file), bytes).unwrap();
+    place
+}
+
+fn json_mode(mode: &str, schema: &str, seen: &str) -> (Place, Ended, Rows) {
+    let place = lines(&format!("bad-json-{}", mode.to_lowercase()), "0.json", &records());
+    let source = format!("{{name: events, format: json, schema: '{schema}', options: {{path: input, mode: {mode}}}}}");
+    let ended = run(&place, &source, &format!("SELECT {seen} FROM events"), 0);
+    let input = Input::at("json", place.at("input")).schema(schema).option("mode", mode);
+    let expected = Judge::shared().query(&input, &format!("SELECT {seen} FROM source")).unwrap();
+    (place, ended, expected)
+}
+
+#[test]
+fn bad_json_lines_permissive() {
+    let (place, ended, expected) = json_mode("PERMISSIVE", SCHEMA, SEEN);
+    assert_eq!(written(&place, "n INT, k STRING, v BIGINT, good BOOLEAN, text STRING"), objects(&expected));
+    let bad = expected.rows.iter().filter(|row| row[3] == false).count();
+    assert_eq!(malformed(&ended), bad as u64, "{:?}", ended.progress("query"));
+}
+
+#[test]
+fn bad_json_lines_dropmalformed() {
+    let (place, ended, expected) = json_mode("DROPMALFORMED", "k STRING, v BIGINT", "length(k) AS n, left(k, 10) AS k, v");
+    assert_eq!(written(&place, "n INT, k STRING, v BIGINT"), objects(&expected));
+    let (_, permissive, _) = json_mode("PERMISSIVE", SCHEMA, SEEN);
+    assert_eq!(malformed(&ended), malformed(&permissive), "the same records are counted, dropped or not");
+}
+
+#[test]
+fn bad_json_lines_failfast() {
+    let place = lines("bad-json-failfast", "0.json", &records());
+    let source = "{name: events, format: json, schema: 'k STRING, v BIGINT', options: {path: input, mode: FAILFAST}}";
+    let ended = run(&place, source, "SELECT k, v FROM events", 20);
+    for word in ["MALFORMED_RECORD_IN_PARSING", "0.json", "FAILFAST"] {
+        assert!(ended.stderr.contains(word), "'{word}' is not in: {}", ended.stderr);
+    }
+    assert_eq!(ended.progress("query").len(), 0);
+    nothing_written(&place);
+}
+
+#[test]
+fn bad_csv_lines() {
+    let records: Vec<Vec<u8>> =
+        ["a,1", "b,x", "c", "d,4,5", "", "\"e\ne\",6", "\"open,7", "g,99999999999999999999", "h,8"].map(|l| l.as_bytes().to_vec()).into();
+    for mode in ["PERMISSIVE", "DROPMALFORMED"] {
+        let place = lines("bad-csv", "0.csv", &records);
+        let source = format!("{{name: events, format: csv, schema: '{SCHEMA}', options: {{path: input, mode: {mode}}}}}");
+        let ended = run(&place, &source, "SELECT k, v, _corrupt_record AS text FROM events", 0);
+        let input = Input::at("csv", place.at("input")).schema(SCHEMA).option("mode", mode);
+        let expected = Judge::shared().query(&input, "SELECT k, v, _corrupt_record AS text FROM source").unwrap();
+        assert_eq!(written(&place, "k STRING, v BIGINT, text STRING"), objects(&expected), "{mode}");
+        assert!(malformed(&ended) >= 4, "{mode}: {:?}", ended.progress("query"));
+    }
+    let place = lines("bad-csv", "0.csv", &records);
+    let source = "{name: events, format: csv, schema: 'k STRING, v BIGINT', options: {path: input, mode: FAILFAST}}";
+    let ended = run(&place, source, "SELECT k, v FROM events", 20);
+    assert!(ended.stderr.contains("MALFORMED_RECORD_IN_PARSING") && ended.stderr.contains("0.csv"), "{}", ended.stderr);
+}
+
+/// Whole files that are not what their name says.
+#[test]
+fn bad_files_are_named_or_left_out() {
+    let cases = [("parquet", "0.parquet", &b"PAR1 but no more"[..]), ("json", "0.json.gz", b"no gzip"), ("json", "0.json.zst", b"no zstd")];
+    for (format, file, bytes) in cases {
+        let place = Place::new("bad-files");
+        place.write("input/.keep", "");
+        std::fs::write(place.path().join("input").join(file), bytes).unwrap();
+        let source = |ignore: &str| format!("{{name: events, format: {format}, schema: 'k STRING', options: {{path: input, ignoreCorruptFiles: '{ignore}'}}}}");
+        let ended = run(&place, &source("false"), "SELECT k FROM events", 20);
+        assert!(ended.stderr.contains(file) && ended.stderr.contains("ignoreCorruptFiles"), "{format}: {}", ended.stderr);
+        let ended = run(&place, &source("true"), "SELECT k FROM events", 0);
+        assert_eq!(ended.progress("query")[0]["numInputRows"], 0, "{file}");
+    }
+}
+
+/// A topic with one record of each kind, and a tombstone.
+fn topic() -> String {
+    let topic = Broker::shared().new_topic("bad-records", 1, &[("max.message.bytes", "20000000")]).unwrap();
+    let messages = records().into_iter().map(Message::of).chain([Message::tombstone("key")]);
+    Broker::shared().produce(&topic, messages).unwrap();
+    topic
+}
+
+fn kafka_source(topic: &str) -> String {
+    let servers = Broker::shared().bootstrap_servers();
+    format!("{{name: raw, format: kafka, options: {{kafka.bootstrap.servers: '{servers}', subscribe: {topic}, startingOffsets: earliest}}}}")
+}
+
+#[test]
+fn bad_values_in_kafka_permissive() {
+    let (topic, place) = (topic(), Place::new("bad-kafka"));
+    let decoded = |input: &str| format!("SELECT offset, from_json(CAST(value AS STRING), '{SCHEMA}', map('mode', 'PERMISSIVE')) AS d FROM {input}");
+    let seen = |input: &str| {
+        format!(
+            "SELECT offset, length(d.k) AS n, left(d.k, 10) AS k, d.v, d._corrupt_record IS NULL AS good, d IS NULL AS absent FROM ({})",
+            decoded(input)
+        )
+    };
+    let ended = run(&place, &kafka_source(&topic), &seen("raw"), 0);
+    let mut input = Input::of("kafka").option("subscribe", &topic).option("startingOffsets", "earliest");
+    input = input.option("kafka.bootstrap.servers", Broker::shared().bootstrap_servers());
+    let expected = Judge::shared().query(&input, &seen("source")).unwrap();
+    assert_eq!(expected.rows.len(), records().len() + 1);
+    assert_eq!(written(&place, "offset BIGINT, n INT, k STRING, v BIGINT, good BOOLEAN, absent BOOLEAN"), objects(&expected));
+    let bad = expected.rows.iter().filter(|row| row[4] == false).count();
+    assert_eq!(malformed(&ended), bad as u64, "{:?}", ended.progress("query"));
+}
+
+#[test]
+fn bad_values_in_kafka_are_counted_once_under_a_filter() {
+    let (topic, place) = (topic(), Place::new("bad-kafka-filter"));
+    let sql = format!("SELECT d.k, d.v FROM (SELECT from_json(CAST(value AS STRING), '{SCHEMA}') AS d FROM raw) WHERE d.v > 1 AND d.k IS NOT NULL");
+    let ended = run(&place, &kafka_source(&topic), &sql, 0);
+    let permissive = run(&Place::new("bad-kafka-plain"), &kafka_source(&topic), &sql.replace("WHERE d.v > 1 AND d.k IS NOT NULL", ""), 0);
+    assert!(malformed(&permissive) > 0);
+    assert_eq!(malformed(&ended), malformed(&permissive));
+}
+
+#[test]
+fn bad_values_in_kafka_failfast() {
+    let (topic, place) = (topic(), Place::new("bad-kafka-failfast"));
+    let sql = "SELECT d.k, d.v FROM (SELECT from_json(CAST(value AS STRING), 'k STRING, v BIGINT', map('mode', 'FAILFAST')) AS d FROM raw)";
+    let ended = run(&place, &kafka_source(&topic), sql, 10);
+    assert!(ended.stderr.contains("MALFORMED_RECORD_IN_PARSING"), "{}", ended.stderr);
+    nothing_written(&place);
+}
+
+#[test]
+fn bad_values_in_kafka_dropmalformed_is_refused() {
+    let place = Place::new("bad-kafka-drop");
+    let source = "{name: raw, format: kafka, options: {kafka.bootstrap.servers: '127.0.0.1:1', subscribe: t}}";
+    let sql = "SELECT from_json(CAST(value AS STRING), 'k STRING', map('mode', 'DROPMALFORMED')) AS d FROM raw";
+    let ended = run(&place, source, sql, 20);
+    assert!(ended.stderr.contains("PARSE_MODE_UNSUPPORTED"), "{}", ended.stderr);
+}
