@@ -18,11 +18,10 @@ use weir_core::progress::QueryEvent;
 use weir_core::{Error, Result};
 use weir_crds::exit::ExitReport;
 use weir_runtime::http::{self, LiveConfig, TaskView};
-use weir_runtime::memory::{self, MemoryBudget};
+use weir_runtime::memory::{self, MemoryBudget, TaskShape};
 use weir_runtime::metrics::Metrics;
 use weir_runtime::query::QueryDefinition;
 use weir_runtime::query::driver::StopRequest;
-use weir_runtime::query::open::SLICE_BYTES;
 use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
 use weir_runtime::task::failed;
 use weir_runtime::{SystemClock, Task, TaskEnvironment};
@@ -38,9 +37,6 @@ pub const TOKEN_VARIABLE: &str = "WEIR_TASK_TOKEN";
 
 /// Starts an event in the stream on stdout (RFC 7464).
 pub const RECORD_SEPARATOR: char = '\u{1e}';
-
-/// What librdkafka may prefetch for one Kafka source.
-const KAFKA_QUEUE_BYTES: u64 = 16 << 20;
 
 /// The runtime of commands that do I/O.
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -203,8 +199,12 @@ fn write_report(path: &Path, report: &ExitReport) -> Result<()> {
 }
 
 fn budget(definitions: &[QueryDefinition], lanes: usize) -> MemoryBudget {
-    let kafka = definitions.iter().flat_map(|d| &d.sources).filter(|source| source.format == "kafka").count();
-    MemoryBudget::new(definitions.len(), lanes, SLICE_BYTES, kafka, KAFKA_QUEUE_BYTES)
+    MemoryBudget::new(TaskShape {
+        queries: definitions.len(),
+        with_tables: definitions.iter().filter(|definition| !definition.tables.is_empty()).count(),
+        kafka_sources: definitions.iter().flat_map(|d| &d.sources).filter(|source| source.format == "kafka").count(),
+        lanes,
+    })
 }
 
 fn log_limits(definitions: &[QueryDefinition], lanes: usize) {

@@ -37,7 +37,25 @@ enum Style {
 pub struct Display {
     style: Style,
     lines: MultiProgress,
-    bars: Mutex<BTreeMap<String, ProgressBar>>,
+    bars: Mutex<BTreeMap<String, QueryLine>>,
+}
+
+/// The live line of one query.
+#[derive(Clone)]
+struct QueryLine {
+    bar: ProgressBar,
+    read: u64,
+    backlog: Option<u64>,
+}
+
+/// Whether a query ends when all that is there has been read; then its line is
+/// a bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// It goes on for ever.
+    Endless,
+    /// It ends with what is there.
+    Bounded,
 }
 
 impl Display {
@@ -79,30 +97,45 @@ impl Display {
                 print_line(&labelled.to_string());
             }
             Style::Plain if event["event"] == "progress" => {
-                eprintln!("{}/{task} {}", name.job, progress_line(&event["progress"]));
+                eprintln!("{}/{task} {}", name.job, progress_line(&event["progress"], None));
             }
             Style::Live if event["event"] == "progress" => {
                 let progress = &event["progress"];
                 let query = progress["name"].as_str().unwrap_or_default();
-                let bar = self.bar(&format!("{}/{task}/{query}", name.job));
-                bar.set_message(progress_line(progress));
-                bar.tick();
+                self.change(&format!("{}/{task}/{query}", name.job), |line| {
+                    line.read += progress["numInputRows"].as_u64().unwrap_or(0);
+                    line.bar.set_message(progress_line(progress, line.backlog));
+                    line.bar.set_position(line.read);
+                    line.bar.tick();
+                });
             }
             Style::Plain | Style::Live | Style::Silent => {}
         }
     }
 
-    fn bar(&self, label: &str) -> ProgressBar {
+    /// Shows what a query has not read yet, as its task last answered.
+    pub fn backlog(&self, name: &JobName, task: &str, query: &str, backlog: Option<u64>, extent: Extent) {
+        if self.style != Style::Live {
+            return;
+        }
+        self.change(&format!("{}/{task}/{query}", name.job), |line| {
+            line.backlog = backlog;
+            if let (Extent::Bounded, Some(left)) = (extent, backlog) {
+                set_template(&line.bar, "{bar:24} {prefix}  {msg}");
+                line.bar.set_length(line.read + left);
+            }
+        });
+    }
+
+    fn change(&self, label: &str, change: impl FnOnce(&mut QueryLine)) {
         let mut bars = self.bars.lock();
         let made = || {
             let bar = self.lines.add(ProgressBar::new_spinner());
-            if let Ok(style) = BarStyle::with_template("{spinner} {prefix}  {msg}") {
-                bar.set_style(style);
-            }
+            set_template(&bar, "{spinner} {prefix}  {msg}");
             bar.set_prefix(label.to_owned());
-            bar
+            QueryLine { bar, read: 0, backlog: None }
         };
-        bars.entry(label.to_owned()).or_insert_with(made).clone()
+        change(bars.entry(label.to_owned()).or_insert_with(made));
     }
 
     /// Shows an order that is carried out.
@@ -140,8 +173,8 @@ impl Display {
 
     /// Leaves the last state of the live lines on the screen.
     pub fn close(&self) {
-        for bar in self.bars.lock().values() {
-            bar.abandon();
+        for line in self.bars.lock().values() {
+            line.bar.abandon();
         }
     }
 }
@@ -151,11 +184,18 @@ fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
+fn set_template(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = BarStyle::with_template(template) {
+        bar.set_style(style);
+    }
+}
+
 /// One line about a batch.
-fn progress_line(progress: &Value) -> String {
+fn progress_line(progress: &Value, backlog: Option<u64>) -> String {
     let rate = |key: &str| progress[key].as_f64().map_or_else(|| "-".to_owned(), |rate| format!("{rate}"));
+    let backlog = backlog.map_or_else(String::new, |left| format!("  backlog {left}"));
     format!(
-        "batch {}  {} rows  in {}/s  processed {}/s  {} ms",
+        "batch {}  {} rows  in {}/s  processed {}/s  {} ms{backlog}",
         progress["batchId"],
         progress["numInputRows"],
         rate("inputRowsPerSecond"),

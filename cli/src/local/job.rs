@@ -19,7 +19,7 @@ use weir_supervisor::observed::{Observed, Shutdown, Slot, StopOrder};
 use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
 
 use super::child::{Child, ChildSpec, Saying};
-use super::display::{Display, JobName};
+use super::display::{Display, Extent, JobName};
 use super::generation::Accepted;
 use super::look::{self, Answers};
 use super::state::StateDir;
@@ -127,6 +127,7 @@ impl LocalJob {
             self.accept(&wish)?;
             if asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
                 self.ask().await;
+                self.show_backlogs(&name, display);
                 asked_at = Some(tokio::time::Instant::now());
             }
             let desired = self.desired(&wish)?;
@@ -170,6 +171,18 @@ impl LocalJob {
         let now = Utc::now();
         for (child, answers) in self.children.values_mut().filter(|(child, _)| child.exit().is_none()) {
             look::ask(&self.client, child, answers, now).await;
+        }
+    }
+
+    fn show_backlogs(&self, name: &JobName, display: &Display) {
+        for (task, (_, answers)) in &self.children {
+            let spec = self.accepted.spec.tasks.iter().find(|known| known.name == *task);
+            for query in &answers.queries {
+                let found = spec.and_then(|spec| spec.queries.iter().find(|known| known.name == query.name));
+                let ends = found.is_some_and(|found| found.trigger().is_ok_and(|trigger| trigger.ends_by_itself()));
+                let extent = if ends || self.setting.arguments.iter().any(|a| a == "--available-now") { Extent::Bounded } else { Extent::Endless };
+                display.backlog(name, task, &query.name, query.backlog.records.or(query.backlog.files), extent);
+            }
         }
     }
 

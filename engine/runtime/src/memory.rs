@@ -7,6 +7,8 @@
 
 use std::fs;
 
+use crate::query::open::SLICE_BYTES;
+
 /// One bounded part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPart {
@@ -26,24 +28,36 @@ pub struct MemoryBudget {
 const PROCESS_BYTES: u64 = 40 << 20;
 /// What the plan makes of a slice besides the slice itself, at most.
 const PLAN_FACTOR: u64 = 3;
-/// Open column chunks of one sink writer.
-const WRITER_BYTES: u64 = 8 << 20;
+/// What librdkafka may prefetch for one Kafka source, over all its handles.
+const KAFKA_QUEUE_BYTES: u64 = 16 << 20;
+
+/// What a task is made of, as far as memory is concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskShape {
+    /// Queries.
+    pub queries: usize,
+    /// Queries that join static tables.
+    pub with_tables: usize,
+    /// Kafka sources.
+    pub kafka_sources: usize,
+    /// Lanes of each query.
+    pub lanes: usize,
+}
 
 impl MemoryBudget {
-    /// The bounds of a task with so many queries of so many lanes, `slice`
-    /// bytes a slice, of which `kafka` sources read from Kafka with
-    /// `kafka_queue` bytes prefetched each.
-    pub fn new(queries: usize, lanes: usize, slice: usize, kafka: usize, kafka_queue: u64) -> Self {
-        let lanes = (queries * lanes) as u64;
-        let slice = slice as u64;
+    /// The bounds of a task.
+    pub fn new(shape: TaskShape) -> Self {
+        let lanes = (shape.queries * shape.lanes) as u64;
+        let slice = SLICE_BYTES as u64;
         let part = |name, bytes| MemoryPart { name, bytes };
         Self {
             parts: vec![
                 part("process", PROCESS_BYTES),
                 part("slices", lanes * slice),
                 part("plans", lanes * slice * PLAN_FACTOR),
-                part("sink_writers", lanes * WRITER_BYTES),
-                part("kafka_prefetch", kafka as u64 * kafka_queue),
+                part("static_tables", (shape.with_tables * shape.lanes * weir_sql::LANE_POOL_BYTES) as u64),
+                part("sink_writers", lanes * weir_connect::delta::memory::LANE_BYTES as u64),
+                part("kafka_prefetch", shape.kafka_sources as u64 * KAFKA_QUEUE_BYTES),
             ],
         }
     }
@@ -81,8 +95,8 @@ mod tests {
 
     #[test]
     fn the_sum_is_the_parts() {
-        let budget = MemoryBudget::new(2, 2, 4 << 20, 1, 16 << 20);
-        assert_eq!(budget.total(), (40 + 16 + 48 + 32 + 16) << 20);
+        let budget = MemoryBudget::new(TaskShape { queries: 2, with_tables: 1, kafka_sources: 1, lanes: 2 });
+        assert_eq!(budget.total(), (40 + 16 + 48 + 128 + 64 + 16) << 20);
         assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
     }
 }

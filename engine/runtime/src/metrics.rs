@@ -66,6 +66,9 @@ impl Metrics {
             limits.with_label_values(&[part.name]).set(part.bytes as f64);
         }
         register(&registry, limits)?;
+        let used = gauges("weir_memory_used_bytes", "Memory that a bounded part holds now", &["part"])?;
+        used.with_label_values(&["sink_writers"]).set(weir_connect::delta::memory::buffered_bytes() as f64);
+        register(&registry, used)?;
         if let Some(bytes) = crate::memory::resident_bytes() {
             let resident = Gauge::new("weir_process_resident_bytes", "Resident memory of the task").map_err(failed)?;
             resident.set(bytes as f64);

@@ -33,7 +33,7 @@ pub use batch::{run_batch_sql, run_batch_sql_at};
 pub use compile::{CompiledQuery, Observation, QueryText, StaticInput, StreamInput, compile};
 pub use conf::SqlConf;
 pub use ddl::{parse_ddl_schema, parse_ddl_type, parse_type_name};
-pub use exec::{Lane, ObservedPartial, merge_observed};
+pub use exec::{LANE_POOL_BYTES, Lane, ObservedPartial, merge_observed};
 pub use json_row::row_to_json;
 pub use types::spark_type_name;
 

@@ -13,6 +13,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -29,6 +31,9 @@ use crate::conf::SqlConf;
 use crate::error::{from_datafusion, from_planning};
 use crate::planned::Malformed;
 
+/// Most memory that the operators of one lane may hold (DataFusion's pool).
+pub const LANE_POOL_BYTES: usize = 64 << 20;
+
 /// The session that plans and runs: one partition, no surprises.
 pub(crate) fn base_state(conf: &SqlConf, lane: Option<Arc<LaneState>>) -> SessionState {
     let mut options = ConfigOptions::new();
@@ -39,11 +44,16 @@ pub(crate) fn base_state(conf: &SqlConf, lane: Option<Arc<LaneState>>) -> Sessio
     options.optimizer.repartition_joins = false;
     // Names inside plans are Weir's own and never shown; Spark's checks are done by then.
     options.optimizer.skip_failed_rules = false;
-    let mut config = SessionConfig::from(options);
-    if let Some(lane) = lane {
-        config = config.with_extension(lane);
+    let config = SessionConfig::from(options);
+    let builder = SessionStateBuilder::new().with_default_features().with_query_planner(Arc::new(WeirQueryPlanner));
+    match lane {
+        None => builder.with_config(config).build(),
+        Some(lane) => {
+            // Bounds what joins with static inputs may hold; everything else streams through.
+            let bounded = RuntimeEnv { memory_pool: Arc::new(GreedyMemoryPool::new(LANE_POOL_BYTES)), ..RuntimeEnv::default() };
+            builder.with_config(config.with_extension(lane)).with_runtime_env(Arc::new(bounded)).build()
+        }
     }
-    SessionStateBuilder::new().with_default_features().with_config(config).with_query_planner(Arc::new(WeirQueryPlanner)).build()
 }
 
 /// The optimised logical plan.

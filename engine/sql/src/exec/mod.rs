@@ -15,6 +15,7 @@ mod slot;
 pub use barrier::BarrierNode;
 pub use cache::StaticTable;
 pub use clock::{BatchTime, batch_time_expr};
+pub use lane::LANE_POOL_BYTES;
 pub use lane::Lane;
 pub(crate) use lane::{base_state, optimize};
 pub use observe::{AggregateSpec, ObserveNode, ObservedPartial, Observer, merge_observed};
