@@ -199,7 +199,9 @@ pub struct StatusArguments {
 
 /// Arguments of `weir checkpoint`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weir checkpoint show s3://lake/checkpoints/sensors\n  weir checkpoint verify /data/checkpoints/sensors")]
+#[command(
+    after_help = "Examples:\n  weir checkpoint show s3://lake/checkpoints/sensors\n  weir checkpoint verify /data/checkpoints/sensors"
+)]
 pub struct CheckpointArguments {
     /// What to do.
     #[command(subcommand)]

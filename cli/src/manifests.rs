@@ -80,7 +80,8 @@ impl Manifests {
     pub fn job(&self, namespace: &str, name: &str) -> Result<&StreamingJob> {
         let is_it = |job: &&StreamingJob| job.metadata.name.as_deref() == Some(name) && namespace_of(job) == namespace;
         self.jobs().find(is_it).ok_or_else(|| {
-            let known: Vec<String> = self.jobs().map(|j| format!("{}/{}", namespace_of(j), j.metadata.name.as_deref().unwrap_or_default())).collect();
+            let known: Vec<String> =
+                self.jobs().map(|j| format!("{}/{}", namespace_of(j), j.metadata.name.as_deref().unwrap_or_default())).collect();
             Error::config("JOB_NOT_FOUND", format!("the manifests hold no job {namespace}/{name}; they hold [{}]", known.join(", ")))
         })
     }
@@ -96,8 +97,14 @@ impl Manifests {
             return Ok(data.0.clone());
         }
         let missing = || {
-            let place = dir.map_or_else(|| "give --secrets-dir DIR with DIR/<name>/<key>".to_owned(), |dir| format!("there is no folder {}", dir.join(name).display()));
-            Error::config("REFERENCE_NOT_FOUND", format!("the {word} {name} is in none of the files; {place}, or add a document of that kind"))
+            let place = dir.map_or_else(
+                || "give --secrets-dir DIR with DIR/<name>/<key>".to_owned(),
+                |dir| format!("there is no folder {}", dir.join(name).display()),
+            );
+            Error::config(
+                "REFERENCE_NOT_FOUND",
+                format!("the {word} {name} is in none of the files; {place}, or add a document of that kind"),
+            )
         };
         let folder = dir.map(|dir| dir.join(name)).filter(|folder| folder.is_dir()).ok_or_else(missing)?;
         let failed = |e| Error::config("REFERENCE_NOT_READ", format!("could not read {}", folder.display())).with_source(e);

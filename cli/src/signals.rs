@@ -16,9 +16,7 @@ pub struct Signals {
 impl Signals {
     /// Takes over SIGINT and SIGTERM; needs a running tokio runtime.
     pub fn listen() -> Result<Self> {
-        let open = |kind| {
-            signal(kind).map_err(|e| Error::retryable("SIGNALS_UNAVAILABLE", "could not listen for signals").with_source(e))
-        };
+        let open = |kind| signal(kind).map_err(|e| Error::retryable("SIGNALS_UNAVAILABLE", "could not listen for signals").with_source(e));
         Ok(Self { interrupt: open(SignalKind::interrupt())?, terminate: open(SignalKind::terminate())? })
     }
 

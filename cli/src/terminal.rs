@@ -16,9 +16,8 @@ pub enum LogFormat {
 
 /// Starts logging.
 pub fn init_logs(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
-        EnvFilter::new("warn,weir=info,weir_core=info,weir_connect=info,weir_sql=info,weir_runtime=info")
-    });
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("warn,weir=info,weir_core=info,weir_connect=info,weir_sql=info,weir_runtime=info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => builder.with_target(false).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),

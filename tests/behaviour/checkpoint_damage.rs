@@ -59,7 +59,11 @@ fn write(path: impl AsRef<Path>, text: &str) {
 
 #[test]
 fn damage_missing_metadata() {
-    refused("missing-metadata", |ck| fs::remove_file(ck.join("metadata")).unwrap(), &["STREAMING_CHECKPOINT_MISSING_METADATA_FILE", "metadata is missing"]);
+    refused(
+        "missing-metadata",
+        |ck| fs::remove_file(ck.join("metadata")).unwrap(),
+        &["STREAMING_CHECKPOINT_MISSING_METADATA_FILE", "metadata is missing"],
+    );
 }
 
 #[test]
@@ -118,7 +122,11 @@ fn damage_last_commit_deleted() {
 
 #[test]
 fn damage_empty_commit() {
-    refused("empty-commit", |ck| write(ck.join("commits/2"), ""), &["commits/2 is damaged", "Incomplete log file in the offset commit log"]);
+    refused(
+        "empty-commit",
+        |ck| write(ck.join("commits/2"), ""),
+        &["commits/2 is damaged", "Incomplete log file in the offset commit log"],
+    );
 }
 
 #[test]

@@ -60,7 +60,8 @@ fn example_kafka_to_delta() {
     if broker.partition_count("sensor-readings").unwrap().is_none() {
         broker.create_topic("sensor-readings", 2, &[]).unwrap();
     }
-    let reading = |n: u64| Message::of(format!("{{\"device_id\":\"d{}\",\"temperature\":{}.5,\"timestamp\":\"2024-06-01T10:00:00Z\"}}", n % 3, n));
+    let reading =
+        |n: u64| Message::of(format!("{{\"device_id\":\"d{}\",\"temperature\":{}.5,\"timestamp\":\"2024-06-01T10:00:00Z\"}}", n % 3, n));
     broker.produce("sensor-readings", (0..100).map(reading)).unwrap();
     let place = copied("kafka-to-delta");
     let servers = broker.bootstrap_servers();

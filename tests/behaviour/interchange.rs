@@ -70,7 +70,8 @@ fn interchange_kafka_source() {
         let message = |n: u64| Message::of(format!("{n}")).partition((n % 2) as i32);
         broker.produce(&topic, numbers.map(message)).unwrap();
     };
-    let options = [("kafka.bootstrap.servers", broker.bootstrap_servers()), ("subscribe", topic.clone()), ("startingOffsets", "earliest".into())];
+    let options =
+        [("kafka.bootstrap.servers", broker.bootstrap_servers()), ("subscribe", topic.clone()), ("startingOffsets", "earliest".into())];
     let stream = || {
         let mut source = Input::of("kafka");
         source.options.extend(options.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));

@@ -82,7 +82,12 @@ fn runner_used_up_retries_end_the_run_and_delays_are_as_published() {
     // A division by zero fails every attempt from now on.
     place.write_at("input/1.txt", "0\n", 1_800_000_000_000);
     let status = |place: &Place| place.status("two").unwrap_or_default();
-    let failed = |n: u64| eventually(&format!("{n} runs have failed"), DEADLINE, || Some(status(&place)).filter(|s| s["consecutiveFailures"].as_u64() >= Some(n) && s["nextRestartTime"].is_string())).unwrap();
+    let failed = |n: u64| {
+        eventually(&format!("{n} runs have failed"), DEADLINE, || {
+            Some(status(&place)).filter(|s| s["consecutiveFailures"].as_u64() >= Some(n) && s["nextRestartTime"].is_string())
+        })
+        .unwrap()
+    };
     let first = failed(1);
     let delay = (time(&first["nextRestartTime"]) - time(&first["lastRun"]["finishedAt"])).num_milliseconds();
     assert!((900..=2_000).contains(&delay), "delay(1) = 1 s, not {delay} ms");
@@ -138,13 +143,16 @@ fn runner_edits_disrupt_what_the_field_table_says() {
     eventually("the generation is observed", DEADLINE, || (place.status("two")?["observedGeneration"] == 2).then_some(())).unwrap();
     // Class task: only that task restarts.
     place.write("job.yaml", &manifest.replace("SELECT value FROM tick", "SELECT value + 1 AS value FROM tick"));
-    let changed = wait_for(&place, "steady restarted", "steady", |t| t["state"] == "Running" && t["epoch"].as_u64() > steady["epoch"].as_u64());
+    let changed =
+        wait_for(&place, "steady restarted", "steady", |t| t["state"] == "Running" && t["epoch"].as_u64() > steady["epoch"].as_u64());
     assert_ne!(changed["pod"], steady["pod"]);
     assert_eq!(task(&place, "flaky").unwrap()["pod"], flaky["pod"]);
     // A broken edit changes nothing and is told.
     place.write("job.yaml", &manifest.replace("SELECT value FROM tick", "SELECT valu FROM tick"));
     let accepted = |status: &Value| status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Accepted").unwrap().clone();
-    let refusal = eventually("the edit is refused", DEADLINE, || place.status("two").map(|s| accepted(&s)).filter(|c| c["status"] == "False")).unwrap();
+    let refusal =
+        eventually("the edit is refused", DEADLINE, || place.status("two").map(|s| accepted(&s)).filter(|c| c["status"] == "False"))
+            .unwrap();
     assert!(refusal["message"].as_str().unwrap().contains("UNRESOLVED_COLUMN"), "{refusal}");
     assert_eq!(task(&place, "steady").unwrap()["pod"], changed["pod"]);
     stop(&runner);

@@ -15,7 +15,9 @@ fn memory_a_batch_larger_than_the_pod() {
     let (rows, limit) = Length::of_this_run().pick((1_000_000u64, 96u64 << 20), (20_000_000, 256 << 20));
     let broker = Broker::shared();
     let topic = broker.new_topic("memory", 2, &[]).unwrap();
-    let message = |n: u64| Message::of(format!("{{\"n\":{n},\"text\":\"some words that make the row as long as rows are {n}\"}}")).partition((n % 2) as i32);
+    let message = |n: u64| {
+        Message::of(format!("{{\"n\":{n},\"text\":\"some words that make the row as long as rows are {n}\"}}")).partition((n % 2) as i32)
+    };
     broker.produce(&topic, (0..rows).map(message)).unwrap();
     let place = Place::new("memory");
     let manifest = format!(

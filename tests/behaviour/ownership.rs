@@ -104,7 +104,8 @@ fn a_checkpoint_left_by_a_crash_is_not_taken_by_another_uid() {
     let ended = place.run_once(&job("job", DELTA, 0), &[]);
     ended.assert_code(21);
     assert!(ended.stderr.contains("weir.dev/adopt-checkpoint: \"1\""), "{}", ended.stderr);
-    let adopted = job("job", DELTA, 0).replace("metadata: {name: job}", "metadata: {name: job, annotations: {weir.dev/adopt-checkpoint: '1'}}");
+    let adopted =
+        job("job", DELTA, 0).replace("metadata: {name: job}", "metadata: {name: job, annotations: {weir.dev/adopt-checkpoint: '1'}}");
     place.run_once(&adopted, &[]).assert_code(0);
     assert_eq!(values(&place), [0]);
 }

@@ -53,9 +53,17 @@ fn refused_options_of_the_matrix() {
 fn refused_output_modes_and_triggers() {
     let noop = "{format: noop}";
     let available = "{availableNow: {}}";
-    refused("complete", &manifest("", "SELECT k FROM events", noop, available, "Complete"), &["STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"]);
+    refused(
+        "complete",
+        &manifest("", "SELECT k FROM events", noop, available, "Complete"),
+        &["STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"],
+    );
     refused("mode", &manifest("", "SELECT k FROM events", noop, available, "Sometimes"), &["Append"]);
-    refused("aggregation", &manifest("", "SELECT k, count(*) FROM events GROUP BY k", noop, available, "Append"), &["STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"]);
+    refused(
+        "aggregation",
+        &manifest("", "SELECT k, count(*) FROM events GROUP BY k", noop, available, "Append"),
+        &["STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"],
+    );
     refused("interval", &manifest("", "SELECT k FROM events", noop, "{processingTime: soon}", "Append"), &["processingTime"]);
     refused("two triggers", &manifest("", "SELECT k FROM events", noop, "{availableNow: {}, once: {}}", "Append"), &["trigger"]);
     refused("continuous", &manifest("", "SELECT k FROM events", noop, "{continuous: 1s}", "Append"), &["processingTime: 0s"]);

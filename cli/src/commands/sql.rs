@@ -60,14 +60,14 @@ struct TableArgument {
 impl TableArgument {
     fn parse(name: &str, location: &str) -> Result<Self> {
         let (format, rest) = location.split_once(':').ok_or_else(|| {
-            Error::config("INVALID_TABLE_ARGUMENT", format!("--table {name}={location}: write {name}=FORMAT:PATH, for example {name}=delta:/data/x"))
+            Error::config(
+                "INVALID_TABLE_ARGUMENT",
+                format!("--table {name}={location}: write {name}=FORMAT:PATH, for example {name}=delta:/data/x"),
+            )
         })?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut options: BTreeMap<String, String> = query
-            .split('&')
-            .filter_map(|pair| pair.split_once('='))
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect();
+        let mut options: BTreeMap<String, String> =
+            query.split('&').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let schema = options.remove("schema").map(|ddl| weir_sql::parse_ddl_schema(&ddl)).transpose()?.map(std::sync::Arc::new);
         if schema.is_none() && format != "delta" && format != "text" {
             options.entry("schemaInference".into()).or_insert_with(|| "true".into());
@@ -94,6 +94,8 @@ fn print(output: SqlOutput, schema: &SchemaRef, batches: &[RecordBatch], conf: &
         }
         SqlOutput::Csv => {
             let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(std::io::stdout());
+            // The header comes with the first batch, which may be without rows.
+            writer.write(&RecordBatch::new_empty(schema.clone())).map_err(failed)?;
             for batch in batches {
                 writer.write(batch).map_err(failed)?;
             }

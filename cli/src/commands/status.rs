@@ -27,11 +27,8 @@ const COLUMNS: &[(&str, Cell)] = &[
     ("LAST-COMMIT", Cell::Pointer("/status/summary/lastCommitTime")),
 ];
 
-const WIDE_COLUMNS: &[(&str, Cell)] = &[
-    ("LAG", Cell::Pointer("/status/summary/lag")),
-    ("EPOCH", Cell::Pointer("/status/epoch")),
-    ("MESSAGE", Cell::ReadyField("message")),
-];
+const WIDE_COLUMNS: &[(&str, Cell)] =
+    &[("LAG", Cell::Pointer("/status/summary/lag")), ("EPOCH", Cell::Pointer("/status/epoch")), ("MESSAGE", Cell::ReadyField("message"))];
 
 /// Columns of a query under `--watch`.
 const QUERY_COLUMNS: &[(&str, &str)] = &[
@@ -59,7 +56,10 @@ pub fn run(arguments: &StatusArguments) -> Ended {
         if let (Some(name), true) = (&arguments.job, jobs.is_empty()) {
             return Err(Error::config(
                 "JOB_NOT_FOUND",
-                format!("there is no job {name} in {}; start it with 'weir run', or name another --state-dir", arguments.state_dir.display()),
+                format!(
+                    "there is no job {name} in {}; start it with 'weir run', or name another --state-dir",
+                    arguments.state_dir.display()
+                ),
             ));
         }
         let text = render(arguments, &jobs)?;
@@ -185,7 +185,8 @@ fn from_cluster(context: &str, job: Option<&str>) -> Result<Vec<Value>> {
         Some(job) => command.arg(job),
         None => command.arg("--all-namespaces"),
     };
-    let failed = |why: String| Error::retryable("KUBECTL_FAILED", format!("kubectl could not list StreamingJobs in the context {context}: {why}"));
+    let failed =
+        |why: String| Error::retryable("KUBECTL_FAILED", format!("kubectl could not list StreamingJobs in the context {context}: {why}"));
     let output = command.output().map_err(|e| failed(e.to_string()))?;
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
 use weir_core::progress::QueryEvent;
 use weir_core::{Error, Result};
@@ -125,7 +125,8 @@ async fn attempt(arguments: &TaskArguments, environment: TaskEnvironment, defini
         token: std::env::var(TOKEN_VARIABLE).ok(),
         metrics: Arc::new(Metrics::new(budget)),
     };
-    let events = arguments.events.then(|| tokio::spawn(write_events(task.events())));
+    let over = Arc::new(Notify::new());
+    let events = arguments.events.then(|| tokio::spawn(write_events(task.events(), Arc::clone(&over))));
     let stopper = task.stopper();
     match Signals::listen() {
         Ok(signals) => drop(tokio::spawn(obey(signals, stopper))),
@@ -137,10 +138,10 @@ async fn attempt(arguments: &TaskArguments, environment: TaskEnvironment, defini
         Err(error) => return failed(&error, epoch),
     }
     let report = task.run(stop_timeout_seen).await;
-    // The senders of events are gone with the task, but for the interface's;
-    // give the writer a moment to drain what is queued.
+    over.notify_one();
     if let Some(events) = events {
-        let _ = tokio::time::timeout(Duration::from_secs(1), events).await;
+        // The writer ends once what is queued is written.
+        let _ = events.await;
     }
     report
 }
@@ -159,19 +160,22 @@ fn stop_timeout(arguments: &TaskArguments) -> Duration {
         .unwrap_or(Duration::from_secs(60))
 }
 
-async fn write_events(mut events: broadcast::Receiver<QueryEvent>) {
+/// Writes events until the task is over and all that is queued is written.
+async fn write_events(mut events: broadcast::Receiver<QueryEvent>, over: Arc<Notify>) {
+    let mut is_over = false;
     loop {
-        match events.recv().await {
-            Ok(event) => {
-                let is_last = matches!(event, QueryEvent::Terminated { .. }) && events.is_empty();
-                match serde_json::to_value(&event) {
-                    Ok(value) => write_event(&value),
-                    Err(error) => tracing::warn!(%error, "an event could not be written"),
-                }
-                if is_last {
-                    tokio::task::yield_now().await;
-                }
+        let received = tokio::select! {
+            biased;
+            received = events.recv() => received,
+            () = over.notified(), if !is_over => {
+                is_over = true;
+                continue;
             }
+            () = std::future::ready(()), if is_over => return,
+        };
+        match received.map(|event| serde_json::to_value(&event)) {
+            Ok(Ok(value)) => write_event(&value),
+            Ok(Err(error)) => tracing::warn!(%error, "an event could not be written"),
             Err(broadcast::error::RecvError::Lagged(lost)) => {
                 tracing::warn!(lost, "the reader of events lags; the oldest were dropped");
             }
@@ -213,6 +217,10 @@ fn log_limits(definitions: &[QueryDefinition], lanes: usize) {
     let limit = memory::container_limit();
     tracing::info!(total_bytes = budget.total(), ?limit, ?parts, "memory is bounded");
     if limit.is_some_and(|limit| limit < budget.total()) {
-        tracing::warn!(total_bytes = budget.total(), ?limit, "the bounds add up to more than the container's memory limit; raise the limit or lower weir.batch.maxRows");
+        tracing::warn!(
+            total_bytes = budget.total(),
+            ?limit,
+            "the bounds add up to more than the container's memory limit; raise the limit or lower weir.batch.maxRows"
+        );
     }
 }

@@ -58,8 +58,6 @@ pub struct ChildSpec {
     pub token: String,
     /// Where it leaves its report.
     pub report: PathBuf,
-    /// The generation that it runs.
-    pub generation: i64,
 }
 
 /// What is known of a child, shared with the tasks that read its pipes.
@@ -97,7 +95,10 @@ impl Child {
             .map_err(|e| Error::retryable("TASK_NOT_STARTED", format!("could not start the task {}", spec.task)).with_source(e))?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
         let heard = Arc::new(Mutex::new(Heard::default()));
-        let out = child.stdout.take().map(|pipe| tokio::spawn(read_out(pipe, spec.task.clone(), Arc::clone(&heard), sayings, Arc::clone(&changed))));
+        let out = child
+            .stdout
+            .take()
+            .map(|pipe| tokio::spawn(read_out(pipe, spec.task.clone(), Arc::clone(&heard), sayings, Arc::clone(&changed))));
         let err = child.stderr.take().map(|pipe| tokio::spawn(read_err(pipe, spec.task.clone(), Arc::clone(&heard))));
         let end = Arc::clone(&heard);
         tokio::spawn(async move {

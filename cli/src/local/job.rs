@@ -86,7 +86,13 @@ impl LocalJob {
         let lost = memory
             .run
             .as_ref()
-            .map(|run| run.tasks.iter().filter(|(_, task)| task.state.is_live()).filter_map(|(name, task)| Some((name.clone(), task.epoch?))).collect())
+            .map(|run| {
+                run.tasks
+                    .iter()
+                    .filter(|(_, task)| task.state.is_live())
+                    .filter_map(|(name, task)| Some((name.clone(), task.epoch?)))
+                    .collect()
+            })
             .unwrap_or_default();
         let accepted = match state.read::<Accepted>("accepted.json")? {
             Some(stored) => stored,
@@ -180,7 +186,8 @@ impl LocalJob {
             for query in &answers.queries {
                 let found = spec.and_then(|spec| spec.queries.iter().find(|known| known.name == query.name));
                 let ends = found.is_some_and(|found| found.trigger().is_ok_and(|trigger| trigger.ends_by_itself()));
-                let extent = if ends || self.setting.arguments.iter().any(|a| a == "--available-now") { Extent::Bounded } else { Extent::Endless };
+                let extent =
+                    if ends || self.setting.arguments.iter().any(|a| a == "--available-now") { Extent::Bounded } else { Extent::Endless };
                 display.backlog(name, task, &query.name, query.backlog.records.or(query.backlog.files), extent);
             }
         }
@@ -219,11 +226,8 @@ impl LocalJob {
         let mut desired = Desired::accepted(policy, accepted.generation, accepted.run_hash(), accepted.task_hashes())
             .map_err(|e| Error::config("INVALID_SCHEDULE", e.to_string()))?;
         if let Some(message) = wish.refusal.as_ref().or(self.refused_edit.as_ref()) {
-            desired.acceptance = Acceptance::Rejected {
-                generation: accepted.generation + 1,
-                reason: "SpecInvalid".into(),
-                message: message.clone(),
-            };
+            desired.acceptance =
+                Acceptance::Rejected { generation: accepted.generation + 1, reason: "SpecInvalid".into(), message: message.clone() };
         }
         desired.lifetime = self.setting.lifetime.clone();
         desired.run_now = run_now_token(&wish.job);
@@ -294,7 +298,7 @@ impl LocalJob {
         add("--die-with", std::process::id().to_string());
         arguments.push("--events".into());
         arguments.push(self.state.generation(generation).display().to_string());
-        let spec = ChildSpec { program: self.setting.program.clone(), arguments, task: task.clone(), epoch, token, report, generation };
+        let spec = ChildSpec { program: self.setting.program.clone(), arguments, task: task.clone(), epoch, token, report };
         match Child::start(spec, Utc::now(), self.sayings.clone(), Arc::clone(&self.changed)) {
             Ok(child) => {
                 self.children.insert(task, (child, Answers::none_yet(generation)));

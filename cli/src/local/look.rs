@@ -12,9 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use weir_runtime::query::BatchSummary;
 use weir_supervisor::ExitReport;
-use weir_supervisor::observed::{
-    Backlog, BatchFacts, Exit, ExitCause, Instance, Phase, QueryFacts, Slot, StartObstacle, StopOrder,
-};
+use weir_supervisor::observed::{Backlog, BatchFacts, Exit, ExitCause, Instance, Phase, QueryFacts, Slot, StartObstacle, StopOrder};
 
 use super::child::Child;
 

@@ -66,8 +66,11 @@ impl StateDir {
             Err(error) => return Err(failed("read", &path, error)),
         };
         serde_json::from_str(&text).map(Some).map_err(|e| {
-            Error::incompatible("STATE_DAMAGED", format!("{} is damaged; restore it, or remove the folder to start the job afresh", path.display()))
-                .with_source(e)
+            Error::incompatible(
+                "STATE_DAMAGED",
+                format!("{} is damaged; restore it, or remove the folder to start the job afresh", path.display()),
+            )
+            .with_source(e)
         })
     }
 
@@ -104,13 +107,8 @@ impl StateDir {
 
 /// Takes the lock, or refuses naming the process that holds it.
 fn lock(path: &Path, job: &str) -> Result<File> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(|e| failed("open", path, e))?;
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(|e| failed("open", path, e))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut holder = String::new();
         // What stands there is a courtesy; the kernel's lock is what counts.
@@ -125,9 +123,7 @@ fn lock(path: &Path, job: &str) -> Result<File> {
             ),
         ));
     }
-    file.set_len(0)
-        .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()))
-        .map_err(|e| failed("write", path, e))?;
+    file.set_len(0).and_then(|()| file.write_all(std::process::id().to_string().as_bytes())).map_err(|e| failed("write", path, e))?;
     Ok(file)
 }
 

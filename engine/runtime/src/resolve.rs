@@ -185,7 +185,8 @@ impl Resolver<'_> {
     }
 
     fn checkpoint(&self, task: &str, query: &QuerySpec, sink: &SinkDefinition) -> Result<String> {
-        let below = |root: &str| format!("{}/{}/{}/{task}/{}", root.trim_end_matches('/'), self.around.namespace, self.around.job, query.name);
+        let below =
+            |root: &str| format!("{}/{}/{}/{task}/{}", root.trim_end_matches('/'), self.around.namespace, self.around.job, query.name);
         if let Some(location) = &query.checkpoint_location {
             return self.location(location);
         }
@@ -245,9 +246,5 @@ impl Resolver<'_> {
 
 /// The settings that SQL knows.
 pub fn sql_conf(session: &SessionConf) -> SqlConf {
-    SqlConf {
-        ansi: session.ansi_enabled,
-        time_zone: session.session_time_zone.clone(),
-        case_sensitive: session.case_sensitive,
-    }
+    SqlConf { ansi: session.ansi_enabled, time_zone: session.session_time_zone.clone(), case_sensitive: session.case_sensitive }
 }

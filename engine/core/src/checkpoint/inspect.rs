@@ -75,7 +75,11 @@ pub async fn inspect(root: &Folder) -> Result<Inspection> {
         let bytes = commits.read(&batch.to_string()).await?.unwrap_or_default();
         noted(CommitEntry::parse(&name(&format!("commits/{batch}")), &bytes), &mut found.damage);
         if !found.planned.contains(&batch) {
-            found.damage.push(format!("{} has no plan: {} is missing", name(&format!("commits/{batch}")), name(&format!("offsets/{batch}"))));
+            found.damage.push(format!(
+                "{} has no plan: {} is missing",
+                name(&format!("commits/{batch}")),
+                name(&format!("offsets/{batch}"))
+            ));
         }
     }
     gaps(&mut found, root.url().as_str());

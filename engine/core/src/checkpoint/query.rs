@@ -79,8 +79,8 @@ impl QueryLog {
         failpoint::hit("claim.sink-identity.before")?;
         if self.claim.weir().create_new(&name, body).await? == Created::AlreadyExists {
             let stored = self.claim.weir().read(&name).await?.unwrap_or_default();
-            let recorded = sink_record(&stored)
-                .ok_or_else(|| damaged(&format!("{}/{name}", self.claim.weir().url()), "it is not a JSON object"))?;
+            let recorded =
+                sink_record(&stored).ok_or_else(|| damaged(&format!("{}/{name}", self.claim.weir().url()), "it is not a JSON object"))?;
             if !same_sink(&recorded, &record) {
                 return Err(Error::incompatible(
                     "CHECKPOINT_SINK_CHANGED",

@@ -195,7 +195,6 @@ fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, schem
 /// Bytes of a slice beyond which it is cut, whatever its rows.
 pub const SLICE_BYTES: usize = 4 << 20;
 
-
 /// Passes the failpoint between the source logs and the offset log.
 pub fn passed_source_log() -> Result<()> {
     failpoint::hit("batch.source-log.after")
