@@ -98,14 +98,14 @@ fn inputs_parquet_both_ways() {
     let columns = "id BIGINT, i INT, d DOUBLE, c DECIMAL(20,3), b BOOLEAN, s STRING, y BINARY, day DATE, at TIMESTAMP, a ARRAY<BIGINT>, \
                    m MAP<STRING, BIGINT>, st STRUCT<x: BIGINT, y: ARRAY<STRUCT<z: STRING>>>, n BIGINT";
     let source = format!("{{name: e, format: parquet, schema: '{columns}', options: {{path: input}}}}");
-    let sink = "{format: parquet, options: {path: output}, partitionBy: [b, s]}";
+    let sink = "{format: parquet, options: {path: output}, partitionBy: [day, s]}";
     run_query(&place, &source, "SELECT * FROM e", sink, &[]);
     let columns = "id, i, d, c, b, s, CAST(y AS STRING) AS y, day, at, a, m, st, n";
     let read = |folder: &str| judge.query(&Input::at("parquet", place.at(folder)), &format!("SELECT {columns} FROM source")).unwrap();
     let (input, output) = (read("input"), read("output"));
     assert_eq!(output, input);
     assert_eq!(input.rows.len(), 5);
-    assert!(place.path().join("output/b=false/s=t1").is_dir());
+    assert!(place.path().join("output/day=2024-02-29/s=t1").is_dir());
 }
 
 /// Rows of the output by value.
@@ -205,7 +205,8 @@ fn inputs_two_queries_over_one_folder() {
     let place = Place::new("two-queries");
     place.write("input/0.json", "{\"v\":1}\n{\"v\":2}\n{\"v\":3}\n");
     let source = "{name: e, format: json, schema: 'v BIGINT', options: {path: input}}";
-    let query = |name: &'static str, sql: &'static str, sink: &'static str| Query { name, sources: &[source], sql, sink, trigger: AVAILABLE_NOW, fields: &[] };
+    let sources = [source];
+    let query = |name, sql, sink| Query { name, sources: &sources, sql, sink, trigger: AVAILABLE_NOW, fields: &[] };
     let odd = query("odd", "SELECT v FROM e WHERE v % 2 = 1", "{format: delta, options: {path: odd}}");
     let even = query("even", "SELECT v FROM e WHERE v % 2 = 0", "{format: delta, options: {path: even}}");
     let ended = place.run_once(&job_without_retries(&[odd, even]), &[]);

@@ -12,6 +12,7 @@ mod bad_records;
 mod checkpoint_damage;
 mod crash;
 mod examples;
+mod faults;
 mod golden;
 mod http;
 mod inputs;

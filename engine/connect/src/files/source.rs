@@ -19,7 +19,7 @@ use super::compactible::{CompactibleLog, LogSettings};
 use super::listing::{self, FoundFile, Origin};
 use super::location::Location;
 use super::options::{CleanSource, FileSourceOptions, Order};
-use super::read::{FileTask, ReadSettings, partition_readers};
+use super::read::{FileTask, ReadSettings, Unreadable, partition_readers};
 use super::schema::{self, FileSchema};
 use super::seen::SeenFiles;
 use super::select::{Caching, Limit, Selected, select};
@@ -117,7 +117,8 @@ impl FileStreamSource {
         let listed = listing::list(&location, &file_options.listing, &context.storage).await?;
         refuse_cleaning_a_sink(&listed.origin, &file_options.clean)?;
         let schema = schema::for_stream(&read, declared, &listed, &file_options.listing, &context, location.folder().store()).await?;
-        let settings = Arc::new(ReadSettings::new(read, schema.clone(), location.folder().store().clone(), &context.conf)?);
+        let unreadable = Unreadable::parse(options, &context.conf)?;
+        let settings = Arc::new(ReadSettings::new(read, schema.clone(), location.folder().store().clone(), unreadable));
         let log_settings = LogSettings::from_conf(&context.conf, "fileSource")?;
         let log = CompactibleLog::open(context.log.clone(), log_settings).await?;
         Ok(Self {

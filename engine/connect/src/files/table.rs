@@ -29,7 +29,7 @@ use super::listing::{self, FoundFile};
 use super::location::Location;
 use super::options::{ListingOptions, ModifiedWindow};
 use super::read::options::session_zone;
-use super::read::{FileTask, FormatOptions, ReadSettings, partition_readers};
+use super::read::{FileTask, FormatOptions, ReadSettings, Unreadable, partition_readers};
 use super::schema::{self, Inference};
 use crate::options::{Options, invalid};
 use crate::source::{PartitionReader, Scan};
@@ -78,7 +78,7 @@ impl FileTable {
         }
         let store = location.folder().store().clone();
         let schema = schema::resolve(&read, declared, &listed, &listing_options, Inference::Allowed, conf, &store).await?;
-        let settings = Arc::new(ReadSettings::new(read, schema.clone(), store, conf)?);
+        let settings = Arc::new(ReadSettings::new(read, schema.clone(), store, Unreadable::parse(options, conf)?));
         let base_depth = schema.base_depth;
         let files = Files { location, listing: listing_options, storage: storage.clone(), settings, schema: schema.table, base_depth };
         Ok(Self { files: Arc::new(files) })

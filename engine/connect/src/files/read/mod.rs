@@ -29,6 +29,7 @@ pub use options::FormatOptions;
 
 use super::partitions;
 use super::schema::FileSchema;
+use crate::options::Options;
 use crate::source::{PartitionReader, ReadCounters, Scan};
 
 /// One file to read.
@@ -54,30 +55,42 @@ pub struct ReadSettings {
     corrupt: Corrupt,
 }
 
-/// `spark.sql.files.ignoreMissingFiles`.
+/// `ignoreMissingFiles`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Fail,
     Skip,
 }
 
-/// `spark.sql.files.ignoreCorruptFiles`.
+/// `ignoreCorruptFiles`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Corrupt {
     Fail,
     SkipRest,
 }
 
+/// What happens to files that cannot be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Unreadable {
+    missing: Missing,
+    corrupt: Corrupt,
+}
+
+impl Unreadable {
+    /// The options, or else the session's settings of the same names.
+    pub fn parse(options: &Options, conf: &BTreeMap<String, String>) -> Result<Self> {
+        let flag = |name: &str| options.flag(name, conf_flag(conf, &format!("spark.sql.files.{name}"))?);
+        Ok(Self {
+            missing: if flag("ignoreMissingFiles")? { Missing::Skip } else { Missing::Fail },
+            corrupt: if flag("ignoreCorruptFiles")? { Corrupt::SkipRest } else { Corrupt::Fail },
+        })
+    }
+}
+
 impl ReadSettings {
     /// Settings of one source.
-    pub fn new(format: FormatOptions, schema: FileSchema, store: Arc<dyn ObjectStore>, conf: &BTreeMap<String, String>) -> Result<Self> {
-        Ok(Self {
-            format,
-            schema,
-            store,
-            missing: if conf_flag(conf, "spark.sql.files.ignoreMissingFiles")? { Missing::Skip } else { Missing::Fail },
-            corrupt: if conf_flag(conf, "spark.sql.files.ignoreCorruptFiles")? { Corrupt::SkipRest } else { Corrupt::Fail },
-        })
+    pub fn new(format: FormatOptions, schema: FileSchema, store: Arc<dyn ObjectStore>, unreadable: Unreadable) -> Self {
+        Self { format, schema, store, missing: unreadable.missing, corrupt: unreadable.corrupt }
     }
 }
 
@@ -290,7 +303,7 @@ pub fn corrupt_file(uri: &str, why: impl std::fmt::Display) -> Error {
     Error::config(
         CORRUPT_FILE,
         format!(
-            "Encountered error while reading file {uri}: {why}; repair or remove the file, or set spark.sql.files.ignoreCorruptFiles to true"
+            "Encountered error while reading file {uri}: {why}; repair or remove the file, or set the option ignoreCorruptFiles to true"
         ),
     )
 }
@@ -301,7 +314,7 @@ pub fn read_failed(uri: &str, error: object_store::Error) -> Error {
         object_store::Error::NotFound { .. } => Error::config(
             FILE_NOT_EXIST,
             format!(
-                "File does not exist: {uri}. It was planned into a batch and is gone; restore it, or set spark.sql.files.ignoreMissingFiles to true"
+                "File does not exist: {uri}. It was planned into a batch and is gone; restore it, or set the option ignoreMissingFiles to true"
             ),
         ),
         error => Error::retryable("STORAGE_FAILURE", format!("could not read {uri}")).with_source(error),

@@ -8,7 +8,6 @@ use proptest::prelude::*;
 use weir_decode::time::Zone;
 
 use super::*;
-use crate::options::Options;
 use crate::render::{Purpose, render};
 use crate::testing::storage;
 
@@ -31,8 +30,9 @@ async fn read(
     let dir = tempfile::tempdir().unwrap();
     let folder = storage().open(dir.path().to_str().unwrap()).unwrap();
     let conf: BTreeMap<String, String> = conf.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let options = FormatOptions::parse(format, &Options::new(options.iter().copied()), &conf)?;
-    let settings = Arc::new(ReadSettings::new(options, schema, folder.store().clone(), &conf)?);
+    let options = Options::new(options.iter().copied());
+    let unreadable = Unreadable::parse(&options, &conf)?;
+    let settings = Arc::new(ReadSettings::new(FormatOptions::parse(format, &options, &conf)?, schema, folder.store().clone(), unreadable));
     let mut tasks = Vec::new();
     for (name, content) in files {
         if *content != b"missing" {
