@@ -217,6 +217,17 @@ pub enum CheckpointAction {
         /// The checkpoint's location.
         location: String,
     },
+    /// Copy a checkpoint up to its newest committed batch; the query may be running.
+    #[command(after_help = "Example:\n  weir checkpoint copy /data/checkpoints/sensors /data/checkpoints/sensors-fork --new-query-id")]
+    Copy {
+        /// The checkpoint's location.
+        from: String,
+        /// A new location.
+        to: String,
+        /// Make a fork: a query of its own, which no sink has recorded anything of.
+        #[arg(long)]
+        new_query_id: bool,
+    },
     /// Look for damage; exit 21 when there is some.
     #[command(after_help = "Example:\n  weir checkpoint verify /data/checkpoints/sensors")]
     Verify {

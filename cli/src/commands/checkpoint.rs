@@ -1,9 +1,10 @@
 //! `weir checkpoint`: what a checkpoint holds and whether it is whole.
 //!
-//! Reads only. `show` prints everything as YAML; `verify` prints the damage and
+//! `copy` writes to its target alone. `show` prints everything as YAML; `verify` prints the damage and
 //! exits with 21 when there is some.
 
 use weir_core::Error;
+use weir_core::checkpoint::copy::{CopyAs, copy};
 use weir_core::checkpoint::inspect::{Inspection, inspect};
 use weir_core::storage::{Durability, Storage};
 
@@ -19,6 +20,14 @@ pub fn run(arguments: &CheckpointArguments) -> Ended {
             let text = serde_yaml_ng::to_string(&found)
                 .map_err(|e| Error::retryable("NOT_PRINTED", "could not print the checkpoint").with_source(e))?;
             print!("{text}");
+            Ok(Code::DONE)
+        }
+        CheckpointAction::Copy { from, to, new_query_id } => {
+            let kind = if *new_query_id { CopyAs::Fork(uuid::Uuid::new_v4()) } else { CopyAs::SameQuery };
+            let storage = Storage::new(Durability::Fsync);
+            let (from, to) = (storage.open(from)?, storage.open(to)?);
+            let copied = runtime()?.block_on(copy(&from, &to, kind))?;
+            println!("copied {} objects, up to batch {}, to {}", copied.objects, copied.batch, to.url());
             Ok(Code::DONE)
         }
         CheckpointAction::Verify { location } => {

@@ -6,6 +6,7 @@
 //! driver works with, `inspect` what `weir checkpoint show` prints.
 
 pub mod claim;
+pub mod copy;
 pub mod entries;
 pub mod fence;
 pub mod inspect;
