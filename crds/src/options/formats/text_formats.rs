@@ -14,7 +14,9 @@ const PARQUET: &str = "org.apache.spark.sql.execution.datasources.parquet.Parque
 const MODES: Kind = Kind::Choice(&["PERMISSIVE", "DROPMALFORMED", "FAILFAST"]);
 const TEXT_CODECS: Kind = Kind::Choice(&["none", "uncompressed", "gzip", "zstd"]);
 const CHARSETS: Kind = Kind::Choice(&["UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16", "UTF-16BE", "UTF-16LE"]);
-const REBASE: Kind = Kind::Choice(&["CORRECTED", "EXCEPTION", "LEGACY"]);
+const REBASE: Kind = Kind::Choice(&["CORRECTED"]);
+/// The only language whose month names and numbers are read.
+const LOCALE: Kind = Kind::Choice(&["en-US"]);
 
 /// Options of `json`.
 pub const JSON_ROWS: &[OptionRow] = &[
@@ -33,7 +35,7 @@ pub const JSON_ROWS: &[OptionRow] = &[
         .read()
         .default("false"),
     OptionRow::new("primitivesAsString", Kind::Bool, "Whether all simple values are inferred as strings.", JSON).read().default("false"),
-    OptionRow::new("prefersDecimal", Kind::Bool, "Whether fractions are inferred as decimals where they fit.", JSON)
+    OptionRow::new("prefersDecimal", Kind::Choice(&["false"]), "Whether fractions are inferred as decimals where they fit.", JSON)
         .read()
         .default("false"),
     OptionRow::new("allowComments", Kind::Bool, "Whether Java and C++ comments are skipped.", JSON).read().default("false"),
@@ -50,11 +52,11 @@ pub const JSON_ROWS: &[OptionRow] = &[
     OptionRow::new("dropFieldIfAllNull", Kind::Bool, "Whether columns without a value are left out of an inferred schema.", JSON)
         .read()
         .default("false"),
-    OptionRow::new("inferTimestamp", Kind::Bool, "Whether strings that are timestamps are inferred as such.", JSON).read().default("false"),
+    OptionRow::new("inferTimestamp", Kind::Choice(&["false"]), "Whether strings that are timestamps are inferred as such.", JSON).read().default("false"),
     OptionRow::new("samplingRatio", Kind::Float { min: 0.0, max: 1.0 }, "Part of the records that a schema is inferred from.", JSON)
         .read()
-        .default("1.0"),
-    OptionRow::new("locale", Kind::NonEmpty, "IETF language tag for dates and timestamps.", JSON).read().default("en-US"),
+        .ignored("a schema is inferred from all records"),
+    OptionRow::new("locale", LOCALE, "IETF language tag for dates and timestamps.", JSON).read().default("en-US"),
     OptionRow::new("dateFormat", Kind::NonEmpty, "Pattern of dates.", JSON).default("yyyy-MM-dd"),
     OptionRow::new("timestampFormat", Kind::NonEmpty, "Pattern of timestamps.", JSON).default("yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]"),
     OptionRow::new("timestampNTZFormat", Kind::NonEmpty, "Pattern of timestamps without time zone.", JSON)
@@ -65,18 +67,21 @@ pub const JSON_ROWS: &[OptionRow] = &[
         "Whether texts that the pattern does not fit are read by a cast. Default: true when no pattern is given.",
         JSON,
     )
-    .read(),
+    .read()
+    .ignored("texts are read by a cast exactly when no pattern is given"),
     OptionRow::new("timeZone", Kind::NonEmpty, "Time zone of timestamps without one. Default: spark.sql.session.timeZone.", JSON),
     OptionRow::new("lineSep", Kind::Separator, "What ends a record. Default when reading: \\n, \\r and \\r\\n; when writing: \\n.", JSON),
     OptionRow::new("encoding", CHARSETS, "Character set. Default: UTF-8.", JSON).alias(&["charset"]),
-    OptionRow::new("maxNestingDepth", Kind::Int { min: 1, max: 100_000 }, "Deepest nesting of a record.", JSON).read().default("1000"),
+    OptionRow::new("maxNestingDepth", Kind::Int { min: 1, max: 100_000 }, "Deepest nesting of a record.", JSON)
+        .read()
+        .ignored("records may nest 1000 levels deep"),
     OptionRow::new("maxStringLen", Kind::Int { min: 1, max: i32::MAX as i64 }, "Longest string of a record, in bytes.", JSON)
         .read()
-        .default("100000000"),
+        .ignored("a record may have 256 MiB"),
     OptionRow::new("compression", TEXT_CODECS, "Codec of written files.", JSON).write().default("none").alias(&["codec"]),
     OptionRow::new("ignoreNullFields", Kind::Bool, "Whether null fields are left out.", JSON).write().default("true"),
-    OptionRow::new("pretty", Kind::Bool, "Whether records are written over several lines.", JSON).write().default("false"),
-    OptionRow::new("writeNonAsciiCharacterAsCodePoint", Kind::Bool, "Whether characters beyond ASCII are written as \\u escapes.", JSON)
+    OptionRow::new("pretty", Kind::Choice(&["false"]), "Whether records are written over several lines.", JSON).write().default("false"),
+    OptionRow::new("writeNonAsciiCharacterAsCodePoint", Kind::Choice(&["false"]), "Whether characters beyond ASCII are written as \\u escapes.", JSON)
         .write()
         .default("false"),
 ];
@@ -109,10 +114,10 @@ pub const CSV_ROWS: &[OptionRow] = &[
     OptionRow::new("enforceSchema", Kind::Bool, "Whether the schema is applied by position; false compares it with the header.", CSV)
         .read()
         .default("true"),
-    OptionRow::new("preferDate", Kind::Bool, "Whether dates are inferred as dates, not as timestamps.", CSV).read().default("true"),
+    OptionRow::new("preferDate", Kind::Choice(&["true"]), "Whether dates are inferred as dates, not as timestamps.", CSV).read().default("true"),
     OptionRow::new("samplingRatio", Kind::Float { min: 0.0, max: 1.0 }, "Part of the records that a schema is inferred from.", CSV)
         .read()
-        .default("1.0"),
+        .ignored("a schema is inferred from all records"),
     OptionRow::new(
         "ignoreLeadingWhiteSpace",
         Kind::Bool,
@@ -140,9 +145,10 @@ pub const CSV_ROWS: &[OptionRow] = &[
         "Whether texts that the pattern does not fit are read by a cast. Default: true when no pattern is given.",
         CSV,
     )
-    .read(),
+    .read()
+    .ignored("texts are read by a cast exactly when no pattern is given"),
     OptionRow::new("timeZone", Kind::NonEmpty, "Time zone of timestamps without one. Default: spark.sql.session.timeZone.", CSV),
-    OptionRow::new("locale", Kind::NonEmpty, "IETF language tag for numbers, dates and timestamps.", CSV).read().default("en-US"),
+    OptionRow::new("locale", LOCALE, "IETF language tag for numbers, dates and timestamps.", CSV).read().default("en-US"),
     OptionRow::new("multiLine", Kind::Bool, "Whether quoted values may hold line ends.", CSV).read().default("false"),
     OptionRow::new(
         "lineSep",
