@@ -2,6 +2,7 @@
 //! in progress, never a panic.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use serde_json::Value;
 use weir_testkit::judge::{Input, Judge, Rows};
@@ -151,7 +152,15 @@ fn bad_csv_lines() {
 /// Whole files that are not what their name says.
 #[test]
 fn bad_files_are_named_or_left_out() {
-    let cases = [("parquet", "0.parquet", &b"PAR1 but no more"[..]), ("json", "0.json.gz", b"no gzip"), ("json", "0.json.zst", b"no zstd")];
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    gzip.write_all("{\"k\":\"a\"}\n".repeat(10_000).as_bytes()).unwrap();
+    let cut = &gzip.finish().unwrap()[..8];
+    let cases = [
+        ("parquet", "0.parquet", &b"PAR1 but no more"[..]),
+        ("json", "0.json.gz", b"no gzip"),
+        ("json", "1.json.gz", cut),
+        ("json", "0.json.zst", b"no zstd"),
+    ];
     for (format, file, bytes) in cases {
         let place = Place::new("bad-files");
         place.write("input/.keep", "");

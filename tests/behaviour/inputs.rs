@@ -7,12 +7,13 @@ use std::io::Write;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use weir_crds::options::{Effect, FORMATS, Kind, Role};
 use weir_testkit::judge::{Input, Judge, OutputTo};
 use weir_testkit::process::run;
 use weir_testkit::wait::eventually;
 
 use crate::jobs::{AVAILABLE_NOW, Query, job, job_without_retries};
-use crate::support::{DEADLINE, Ended, Place, weir};
+use crate::support::{DEADLINE, Ended, Place, repository, weir};
 
 const JSON_SINK: &str = "{format: json, options: {path: output}}";
 
@@ -198,6 +199,11 @@ Batch: 0
 ";
     assert!(stdout.contains(expected), "{stdout}");
     assert!(stderr.contains("batch 0") && stderr.contains("2 rows"), "a plain line per batch: {stderr}");
+    place.write("input/1.json", "{\"k\":\"b\",\"v\":2}\n");
+    let (code, stdout, stderr) = command(&place, &["run", "job.yaml", "--once", "--progress", "json"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "events alone: {stdout}");
+    assert!(stderr.contains("|  b|  2|"), "the console's rows are beside them: {stderr}");
 }
 
 #[test]
@@ -216,6 +222,32 @@ fn inputs_two_queries_over_one_folder() {
     let values = |table: &str| place.sql("SELECT v FROM t ORDER BY v", &[("t", &format!("delta:{table}"))]);
     assert_eq!(values("odd"), [json!({"v": 1}), json!({"v": 3})]);
     assert_eq!(values("even"), [json!({"v": 2})]);
+}
+
+/// An option that is accepted without a warning is one that the engine looks at.
+#[test]
+fn inputs_options_that_are_accepted_are_read() {
+    let mut sources = String::new();
+    let mut folders = vec![repository().join("engine")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources.push_str(&fs::read_to_string(path).unwrap().to_ascii_lowercase());
+            }
+        }
+    }
+    let mut unread = Vec::new();
+    for (format, role) in FORMATS.iter().flat_map(|format| [(format, Role::Source), (format, Role::Sink)]) {
+        let obeyed = format.rows(role).filter(|row| row.effect == Effect::Obeyed);
+        // One allowed value is no choice: giving it changes nothing.
+        let chosen = obeyed.filter(|row| !matches!(row.kind, Kind::Choice([_])));
+        let is_read = |name: &str| sources.contains(&format!("\"{}\"", name.to_ascii_lowercase()));
+        unread.extend(chosen.filter(|row| !is_read(row.name)).map(|row| format!("{}: {}", format.as_str(), row.name)));
+    }
+    assert!(unread.is_empty(), "{unread:#?}");
 }
 
 #[test]
