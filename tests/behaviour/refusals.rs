@@ -20,7 +20,7 @@ fn refused(name: &str, manifest: &str, words: &[&str]) {
     command.current_dir(place.path()).arg("check").arg(file);
     let checked = command.output().unwrap();
     let text = String::from_utf8_lossy(&checked.stdout).into_owned();
-    assert_eq!(checked.status.code(), Some(20), "{text}");
+    assert_eq!(checked.status.code(), Some(20), "{name}: {text}");
     for word in words {
         assert!(text.contains(word), "'{word}' is not in: {text}");
     }
@@ -29,24 +29,97 @@ fn refused(name: &str, manifest: &str, words: &[&str]) {
     assert!(!place.path().join("checkpoint").exists() && !place.path().join("output").exists());
 }
 
+const NOOP: &str = "{format: noop}";
+const AVAILABLE: &str = "{availableNow: {}}";
+const SELECT: &str = "SELECT k FROM events";
+
+/// The manifest of an entry of `matrix-bad-options`, and a word of the refusal.
+fn entry(name: &str) -> Option<(String, &'static str)> {
+    let options = |options: &str| manifest(options, SELECT, NOOP, AVAILABLE, "Append");
+    let writer = |sink: &str, trigger: &str, mode: &str| manifest("", SELECT, sink, trigger, mode);
+    let source = |format: &str| {
+        let other = format!("      - {{name: events, {format}}}");
+        let ordinary = options("").lines().map(str::to_owned).collect::<Vec<_>>();
+        let at = ordinary.iter().position(|line| line.contains("- name: events")).unwrap();
+        let mut lines = ordinary[..at].to_vec();
+        lines.push(other);
+        lines.extend_from_slice(&ordinary[at + 4..]);
+        lines.join("\n").replace(SELECT, "SELECT value FROM events")
+    };
+    let json = "{format: json, options: {path: output}}";
+    Some(match name {
+        "badopt_maxFiles0" => (options("maxFilesPerTrigger: '0'"), "maxFilesPerTrigger"),
+        "badopt_maxFilesNaN" => (options("maxFilesPerTrigger: x"), "maxFilesPerTrigger"),
+        "badopt_both" => (options("maxFilesPerTrigger: '1', maxBytesPerTrigger: '10'"), "maxBytesPerTrigger"),
+        "badopt_latestFirst" => (options("latestFirst: maybe"), "latestFirst"),
+        "badopt_cleanSource" => (options("cleanSource: zip"), "cleanSource"),
+        "badopt_archiveNoDir" => (options("cleanSource: archive"), "sourceArchiveDir"),
+        "badopt_archiveInside" => (options("cleanSource: archive, sourceArchiveDir: input"), "sourceArchiveDir"),
+        "badopt_modifiedBefore" => (options("modifiedBefore: '2024-01-01T00:00:00'"), "modifiedBefore"),
+        "badopt_maxCached" => (options("maxCachedFiles: '-1'"), "maxCachedFiles"),
+        "badopt_ratio" => (options("discardCachedInputRatio: '2'"), "discardCachedInputRatio"),
+        "badopt_maxFileAge" => (options("maxFileAge: abc"), "maxFileAge"),
+        "src_rate_bad" => (source("format: rate, options: {rowsPerSecond: '0'}"), "rowsPerSecond"),
+        "src_ratemb_missing" => (source("format: rate-micro-batch"), "rowsPerBatch"),
+        "writer_bad_mode" => (writer(NOOP, AVAILABLE, "Sometimes"), "Append"),
+        "writer_complete_noagg" => (writer(NOOP, AVAILABLE, "Complete"), "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"),
+        "writer_file_update" => (writer(json, AVAILABLE, "Update"), "outputMode"),
+        "writer_file_agg_complete" => {
+            (manifest("", "SELECT k, count(*) AS n FROM events GROUP BY k", json, AVAILABLE, "Complete"), "outputMode")
+        }
+        "writer_no_checkpoint_file" => {
+            (writer(json, AVAILABLE, "Append").replace("      checkpointLocation: checkpoint\n", ""), "checkpointLocation")
+        }
+        "writer_bad_trigger_neg" => (writer(NOOP, "{processingTime: -1 second}", "Append"), "processingTime"),
+        "writer_bad_trigger_str" => (writer(NOOP, "{processingTime: soon}", "Append"), "processingTime"),
+        "writer_continuous_file" => (writer(NOOP, "{continuous: 1s}", "Append"), "processingTime: 0s"),
+        "writer_partitionby_missing" => {
+            (writer("{format: json, options: {path: output}, partitionBy: [nowhere]}", AVAILABLE, "Append"), "nowhere")
+        }
+        _ => return None,
+    })
+}
+
+/// Entries that ask for what Weir has not, each with the reason that
+/// `docs/spark-differences.md` gives.
+const NOT_REPLAYED: &[&str] = &[
+    "src_path_missing", // has a test of its own: the path may be there when the task starts
+    "src_socket_missing",
+    "src_kafka_missing",
+    "writer_memory_no_name",
+    "writer_rt_short",
+    "writer_rt_append",
+    "writer_rt_file_source",
+    "writer_rt_rate_source",
+    "writer_rt_noop_sink",
+    "writer_rt_foreachbatch",
+    "writer_async_foreachbatch",
+    "writer_async_availnow",
+    "writer_async_stateful",
+    "writer_batch_df_writestream",
+    "streaming_df_show",
+    "streaming_df_count",
+];
+
 #[test]
 fn refused_options_of_the_matrix() {
-    let cases: &[(&str, &str)] = &[
-        ("maxFilesPerTrigger: '0'", "maxFilesPerTrigger"),
-        ("maxFilesPerTrigger: x", "maxFilesPerTrigger"),
-        ("maxFilesPerTrigger: '1', maxBytesPerTrigger: '10'", "maxBytesPerTrigger"),
-        ("latestFirst: maybe", "latestFirst"),
-        ("cleanSource: zip", "cleanSource"),
-        ("cleanSource: archive", "sourceArchiveDir"),
-        ("modifiedBefore: '2024-01-01T00:00:00'", "modifiedBefore"),
-        ("maxCachedFiles: '-1'", "maxCachedFiles"),
-        ("discardCachedInputRatio: '2'", "discardCachedInputRatio"),
-        ("maxFileAge: abc", "maxFileAge"),
-        ("maxFilesPerTriger: '1'", "maxFilesPerTrigger"),
-    ];
-    for (options, word) in cases {
-        refused("bad-option", &manifest(options, "SELECT k FROM events", "{format: noop}", "{availableNow: {}}", "Append"), &[word]);
+    let matrix: serde_json::Value = serde_json::from_str(&crate::support::golden("matrix-bad-options.json")).unwrap();
+    for name in matrix["cases"].as_object().unwrap().keys() {
+        match entry(name) {
+            Some((manifest, word)) => refused(name, &manifest, &[word]),
+            None => assert!(NOT_REPLAYED.contains(&name.as_str()), "the entry {name} is neither replayed nor listed"),
+        }
     }
+    let misspelt = manifest("maxFilesPerTriger: '1'", SELECT, NOOP, AVAILABLE, "Append");
+    refused("misspelt", &misspelt, &["maxFilesPerTrigger"]);
+}
+
+#[test]
+fn a_missing_path_is_found_by_the_task() {
+    let place = Place::new("missing-path");
+    let ended = place.run_once(&ordinary(), &[]);
+    ended.assert_code(20);
+    assert!(ended.stderr.contains("PATH_NOT_FOUND"), "{}", ended.stderr);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use prometheus::core::Collector;
-use prometheus::{Encoder, Gauge, GaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{CounterVec, Encoder, Gauge, GaugeVec, Opts, Registry, TextEncoder};
 use weir_core::{Error, Result};
 
 use crate::memory::MemoryBudget;
@@ -15,6 +15,15 @@ use crate::query::{QuerySnapshot, QueryState};
 
 /// Name, help and value of each gauge of a query.
 type QueryGauge = (&'static str, &'static str, fn(&QuerySnapshot) -> Option<f64>);
+
+/// Name, help and value of each counter of a query.
+type QueryCounter = (&'static str, &'static str, fn(&QuerySnapshot) -> f64);
+
+const QUERY_COUNTERS: &[QueryCounter] = &[
+    ("weir_query_triggers_total", "Triggers of this run, idle ones too", |s| s.triggers as f64),
+    ("weir_query_trigger_seconds_total", "Time spent in triggers", |s| s.trigger_time.as_secs_f64()),
+    ("weir_query_malformed_records_total", "Records of this run that did not fit their schema", |s| s.malformed_records as f64),
+];
 
 const QUERY_GAUGES: &[QueryGauge] = &[
     ("weir_query_active", "1 while the query runs", |s| Some(f64::from(u8::from(s.is_active)))),
@@ -58,6 +67,13 @@ impl Metrics {
                 if let Some(value) = value(snapshot) {
                     family.with_label_values(&[&snapshot.name]).set(value);
                 }
+            }
+            register(&registry, family)?;
+        }
+        for (name, help, value) in QUERY_COUNTERS {
+            let family = CounterVec::new(Opts::new(*name, *help), &["query"]).map_err(failed)?;
+            for snapshot in &snapshots {
+                family.with_label_values(&[&snapshot.name]).inc_by(value(snapshot));
             }
             register(&registry, family)?;
         }

@@ -207,8 +207,13 @@ impl Driver {
     /// One trigger; true when a batch was executed.
     async fn trigger(&mut self, limits: ReadLimits) -> Result<bool> {
         self.state.update(|snapshot| snapshot.status.is_trigger_active = true);
+        let begun = Instant::now();
         let ran = self.active_trigger(limits).await;
-        self.state.update(|snapshot| snapshot.status.is_trigger_active = false);
+        self.state.update(|snapshot| {
+            snapshot.status.is_trigger_active = false;
+            snapshot.triggers += 1;
+            snapshot.trigger_time += begun.elapsed();
+        });
         ran
     }
 

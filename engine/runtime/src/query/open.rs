@@ -147,7 +147,29 @@ async fn compile(definition: &QueryDefinition, schemas: &[SchemaRef], storage: &
     for table in &definition.tables {
         statics.push(static_input(table, storage, &definition.conf).await?);
     }
-    weir_sql::compile(&definition.sql_conf, streams, statics, &definition.text, definition.output_mode)
+    let compiled = weir_sql::compile(&definition.sql_conf, streams, statics, &definition.text, definition.output_mode)?;
+    check_partition_columns(&definition.sink.partition_by, &compiled.schema())?;
+    Ok(compiled)
+}
+
+/// Every `partitionBy` column is one of the query's, in any case, and some
+/// other column remains to be written.
+fn check_partition_columns(partition_by: &[String], schema: &SchemaRef) -> Result<()> {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let known = |column: &String| names.iter().any(|name| name.eq_ignore_ascii_case(column));
+    if let Some(column) = partition_by.iter().find(|column| !known(column)) {
+        return Err(Error::config(
+            "_LEGACY_ERROR_TEMP_1196",
+            format!("partitionBy names the column '{column}', which the query does not have; its columns are {}", names.join(", ")),
+        ));
+    }
+    if !partition_by.is_empty() && partition_by.len() >= names.len() {
+        return Err(Error::config(
+            "ALL_PARTITION_COLUMNS_NOT_ALLOWED",
+            "partitionBy names every column of the query; leave at least one to be written into the files",
+        ));
+    }
+    Ok(())
 }
 
 /// Opens a static table; read again each batch.

@@ -138,6 +138,7 @@ impl Reporter {
         }
         self.refresh_backlog(open, ends, ended_ms).await;
         let summary = self.summary(&progress);
+        let malformed: u64 = outcome.counters.iter().map(|met| met.malformed_records).sum();
         self.previous_had_data = progress.num_input_rows > 0;
         self.state.update(|snapshot| {
             while snapshot.recent_batches.len() >= RECENT_BATCHES {
@@ -147,6 +148,7 @@ impl Reporter {
             snapshot.batch_id = Some(batch);
             snapshot.last_commit_ms = committed_ms;
             snapshot.watermark_ms = watermark_ms;
+            snapshot.malformed_records += malformed;
         });
         self.state.record(progress.clone());
         self.state.publish(QueryEvent::Progress { progress: Box::new(progress) });

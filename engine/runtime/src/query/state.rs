@@ -6,6 +6,7 @@
 //! never waits: listeners that lag lose the oldest events, not the query time.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ pub struct QuerySnapshot {
     pub last_commit_ms: Option<i64>,
     /// The watermark, ms; absent without one.
     pub watermark_ms: Option<i64>,
+    /// Malformed records of all batches of this run.
+    pub malformed_records: u64,
     /// What is unread, summed over sources (seconds: the maximum).
     pub backlog: Backlog,
     /// The failure that ended the query.
@@ -56,6 +59,12 @@ pub struct QuerySnapshot {
     pub recent_batches: VecDeque<BatchSummary>,
     /// The latest record.
     pub last_progress: Option<StreamingQueryProgress>,
+    /// Triggers of this run, idle ones too; for the metrics.
+    #[serde(skip)]
+    pub triggers: u64,
+    /// The time that they took, without the waiting between them.
+    #[serde(skip)]
+    pub trigger_time: Duration,
 }
 
 /// One batch as far as health is concerned.
@@ -103,10 +112,13 @@ impl QueryState {
             batch_id: None,
             last_commit_ms: None,
             watermark_ms: None,
+            malformed_records: 0,
             backlog: Backlog::default(),
             exception: None,
             recent_batches: VecDeque::new(),
             last_progress: None,
+            triggers: 0,
+            trigger_time: Duration::ZERO,
         };
         Self {
             snapshot: RwLock::new(snapshot),
