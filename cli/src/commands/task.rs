@@ -53,7 +53,7 @@ pub fn run(arguments: TaskArguments) -> Ended {
         die_with(parent)?;
     }
     let report = match prepare(&arguments) {
-        Ok((environment, definitions)) => runtime()?.block_on(attempt(&arguments, environment, definitions)),
+        Ok(prepared) => runtime()?.block_on(attempt(&arguments, prepared)),
         Err(error) => {
             tracing::error!(%error, "the task could not start");
             failed(&error, arguments.epoch)
@@ -78,7 +78,14 @@ fn die_with(parent: i32) -> Result<()> {
     Err(Error::retryable("PARENT_GONE", format!("the runner with process id {parent} is gone; its task does not start")))
 }
 
-fn prepare(arguments: &TaskArguments) -> Result<(TaskEnvironment, Vec<QueryDefinition>)> {
+/// What an attempt runs with.
+struct Prepared {
+    environment: TaskEnvironment,
+    definitions: Vec<QueryDefinition>,
+    stop_timeout: Duration,
+}
+
+fn prepare(arguments: &TaskArguments) -> Result<Prepared> {
     let manifests = Manifests::load(&arguments.files, &arguments.parameters)?;
     let job = manifests.job(&arguments.namespace, &arguments.job)?;
     let temporary_root = std::env::temp_dir().join(format!("weir-{}", Uuid::new_v4()));
@@ -106,15 +113,15 @@ fn prepare(arguments: &TaskArguments) -> Result<(TaskEnvironment, Vec<QueryDefin
         clock: Arc::new(SystemClock),
     };
     log_limits(&definitions, environment.lanes);
-    Ok((environment, definitions))
+    Ok(Prepared { environment, definitions, stop_timeout: job.spec.stop_timeout.as_duration() })
 }
 
-async fn attempt(arguments: &TaskArguments, environment: TaskEnvironment, definitions: Vec<QueryDefinition>) -> ExitReport {
+async fn attempt(arguments: &TaskArguments, prepared: Prepared) -> ExitReport {
+    let Prepared { environment, definitions, stop_timeout } = prepared;
     let epoch = environment.epoch;
     let budget = Arc::new(budget(&definitions, environment.lanes));
-    let manifest_timeout = stop_timeout(arguments);
     let task = Task::new(environment, definitions);
-    let (stop_timeout, stop_timeout_seen) = watch::channel(manifest_timeout);
+    let (stop_timeout, stop_timeout_seen) = watch::channel(stop_timeout);
     let view = TaskView {
         epoch,
         states: task.states(),
@@ -152,12 +159,6 @@ async fn obey(mut signals: Signals, stop: watch::Sender<StopRequest>) {
     stop.send_replace(StopRequest::AtBoundary);
     signals.next().await;
     std::process::exit(i32::from(Code::INTERRUPTED.0));
-}
-
-fn stop_timeout(arguments: &TaskArguments) -> Duration {
-    Manifests::load(&arguments.files, &arguments.parameters)
-        .and_then(|m| m.job(&arguments.namespace, &arguments.job).map(|job| job.spec.stop_timeout.as_duration()))
-        .unwrap_or(Duration::from_secs(60))
 }
 
 /// Writes events until the task is over and all that is queued is written.
@@ -214,7 +215,7 @@ fn budget(definitions: &[QueryDefinition], lanes: usize) -> MemoryBudget {
 fn log_limits(definitions: &[QueryDefinition], lanes: usize) {
     let budget = budget(definitions, lanes);
     let parts: BTreeMap<&str, u64> = budget.parts().iter().map(|part| (part.name, part.bytes)).collect();
-    let limit = memory::container_limit();
+    let limit = definitions.first().and_then(|definition| definition.session.memory_limit).or_else(memory::container_limit);
     tracing::info!(total_bytes = budget.total(), ?limit, ?parts, "memory is bounded");
     if limit.is_some_and(|limit| limit < budget.total()) {
         tracing::warn!(

@@ -13,7 +13,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use rustix::process::Signal;
 use tokio::sync::{Notify, mpsc, watch};
-use weir_core::{Error, Result};
+use weir_core::{Error, ErrorClass, Result};
 use weir_runtime::http::LiveConfig;
 use weir_supervisor::observed::{Observed, Shutdown, Slot, StopOrder};
 use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
@@ -24,6 +24,9 @@ use super::generation::Accepted;
 use super::look::{self, Answers};
 use super::state::StateDir;
 use crate::manifests::run_now_token;
+
+/// How soon a state that could not be written is written again.
+const WRITE_AGAIN: chrono::Duration = chrono::Duration::seconds(1);
 
 /// How often children are asked while they run.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -72,6 +75,8 @@ pub struct LocalJob {
     changed: Arc<Notify>,
     client: reqwest::Client,
     last_status: Option<serde_json::Value>,
+    /// Why the state could not be written last, while it cannot.
+    unwritable: Option<String>,
 }
 
 impl LocalJob {
@@ -113,6 +118,7 @@ impl LocalJob {
             changed: Arc::new(Notify::new()),
             client: reqwest::Client::new(),
             last_status: None,
+            unwritable: None,
             state,
         };
         job.accept(wish)?;
@@ -130,7 +136,8 @@ impl LocalJob {
         let mut asked_at: Option<tokio::time::Instant> = None;
         loop {
             let wish = wishes.borrow_and_update().clone();
-            self.accept(&wish)?;
+            let accepted = self.accept(&wish);
+            let mut is_written = self.written(accepted)?;
             if asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
                 self.ask().await;
                 self.show_backlogs(&name, display);
@@ -140,9 +147,12 @@ impl LocalJob {
             let stop = *shutdown.borrow();
             let observed = self.observe(stop);
             let plan = decide(&desired, &observed, &self.memory, Utc::now(), &mut rand::random::<f64>);
-            self.store(&desired, &observed, &plan)?;
-            let is_acting = !plan.actions.is_empty();
-            for action in plan.actions {
+            let stored = self.store(&desired, &observed, &plan);
+            let may_start = self.written(stored)?;
+            is_written &= may_start;
+            let is_acting = is_written && !plan.actions.is_empty();
+            // Ending a task is safe without a record of it, starting one is not.
+            for action in plan.actions.into_iter().filter(|action| may_start || ends_a_task(action)) {
                 display.action(&name, &action);
                 self.act(action, &wish).await;
             }
@@ -158,8 +168,29 @@ impl LocalJob {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 continue;
             }
-            self.wait(plan.wake_at, &mut wishes, &mut shutdown).await;
+            let wake_at = if is_written { plan.wake_at } else { Some(Utc::now() + WRITE_AGAIN) };
+            self.wait(wake_at, &mut wishes, &mut shutdown).await;
         }
+    }
+
+    /// Whether the state was written. A job that is kept alive outlives a full
+    /// disk: its tasks go on as they are, and the state is written again soon.
+    fn written(&mut self, result: Result<()>) -> Result<bool> {
+        let Err(error) = result else {
+            if self.unwritable.take().is_some() {
+                tracing::info!(job = self.setting.name, "the state is written again");
+            }
+            return Ok(true);
+        };
+        if error.class() != ErrorClass::Retryable || self.setting.lifetime != Lifetime::AsTriggered {
+            return Err(error);
+        }
+        let words = error.to_string();
+        if self.unwritable.as_ref() != Some(&words) {
+            tracing::error!(job = self.setting.name, "nothing is started until the state can be written: {words}");
+            self.unwritable = Some(words);
+        }
+        Ok(false)
     }
 
     async fn wait(&self, wake_at: Option<DateTime<Utc>>, wishes: &mut watch::Receiver<Wish>, shutdown: &mut watch::Receiver<Shutdown>) {
@@ -199,14 +230,15 @@ impl LocalJob {
         if wish.refusal.is_some() || self.refused_edit.is_some() {
             return Ok(());
         }
-        match self.accepted.next(wish.job.spec.clone()) {
-            Some(next) => self.accepted = next,
+        let accepted = match self.accepted.next(wish.job.spec.clone()) {
+            Some(next) => next,
             None if self.document.as_ref() == Some(&wish.document) => return Ok(()),
-            None => {}
-        }
+            None => self.accepted.clone(),
+        };
         // The documents first: children of the generation read them.
-        self.state.replace(&self.state.generation(self.accepted.generation), wish.document.as_bytes())?;
-        self.state.write("accepted.json", &self.accepted)?;
+        self.state.replace(&self.state.generation(accepted.generation), wish.document.as_bytes())?;
+        self.state.write("accepted.json", &accepted)?;
+        self.accepted = accepted;
         self.document = Some(wish.document.clone());
         Ok(())
     }
@@ -342,6 +374,10 @@ impl LocalJob {
             Err(error) => tracing::warn!(task, %error, "live settings did not arrive; they are sent again"),
         }
     }
+}
+
+fn ends_a_task(action: &Action) -> bool {
+    matches!(action, Action::StopTask { .. } | Action::KillTask { .. } | Action::ForceRemoveTask { .. })
 }
 
 /// The bearer token of one epoch: keyed by a secret of this runner.

@@ -92,7 +92,11 @@ impl StateDir {
             .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&temporary, path))
             .and_then(|()| File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all());
-        written.map_err(|e| failed("write", path, e))
+        written.map_err(|e| {
+            // What there is of it only takes space that may be scarce.
+            let _ = fs::remove_file(&temporary);
+            failed("write", path, e)
+        })
     }
 
     /// Removes a file that has served; a missing one is fine.

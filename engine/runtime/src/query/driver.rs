@@ -256,7 +256,7 @@ impl Driver {
         if !is_new {
             return Ok(None);
         }
-        open::passed_source_log()?;
+        failpoint::hit("batch.source-log.after")?;
         self.state.message("Writing offsets to log");
         let timer = Instant::now();
         let entry = OffsetEntry { watermark_ms: self.tracker.current_ms(), timestamp_ms: now_ms, conf: self.conf.clone(), offsets: ends };

@@ -15,7 +15,7 @@ use weir_connect::registry;
 use weir_connect::{Scan, Sink, Source};
 use weir_core::checkpoint::{Claimant, Fence, FencedLog, Owner, QueryLog, Recovery, claim};
 use weir_core::storage::{Durability, Storage};
-use weir_core::{Error, Result, failpoint};
+use weir_core::{Error, Result};
 use weir_sql::{CompiledQuery, StaticInput, StreamInput};
 
 use super::batch::SourceScan;
@@ -79,7 +79,7 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let sink_recorded = sink.recorded_batch(query_id).await?;
     let recovery = log.recover(sink_recorded, sink.records_every_batch().then_some(since), order.len()).await?;
     log.claim().clean_up().await?;
-    let lanes = Lanes::new(&definition.name, Arc::new(compiled), environment.lanes);
+    let lanes = Lanes::new(&definition.name, Arc::new(compiled), definition.session.lanes.unwrap_or(environment.lanes));
     Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, lanes, recovery, sink_recorded })
 }
 
@@ -216,8 +216,3 @@ fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, schem
 
 /// Bytes of a slice beyond which it is cut, whatever its rows.
 pub const SLICE_BYTES: usize = 4 << 20;
-
-/// Passes the failpoint between the source logs and the offset log.
-pub fn passed_source_log() -> Result<()> {
-    failpoint::hit("batch.source-log.after")
-}
