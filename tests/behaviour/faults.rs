@@ -243,6 +243,36 @@ fn fault_kafka_to_kafka_over_a_broker_that_dies() {
     stop(&runner);
 }
 
+/// The runner's own state: the job outlives a full disk.
+#[test]
+fn fault_disk_full_under_the_runner() {
+    let place = Place::new("disk-full-runner");
+    let disk = SmallDisk::new(&place, ".weir");
+    place.write_at("input/0.json", &noise(0..5), 1_700_000_000_000);
+    let query = || Query { sql: "SELECT n FROM e", ..disk_query(&[NOISE], DELTA) };
+    let runner = place.start(&job(&[query()]), &[]);
+    wait_for("the task runs", || (task(&place)["state"] == "Running").then_some(()));
+    wait_for_numbers(&place, 5);
+    let pid: u32 = task(&place)["pod"].as_str().unwrap().parse().unwrap();
+    disk.fill_up_to(0);
+    // An edit that restarts the task: it has to wait, the task that runs goes on.
+    place.write("job.yaml", &job(&[Query { sql: "SELECT n + 1000 AS n FROM e", ..query() }]));
+    runner.stderr.wait_for("the trouble", DEADLINE, |line| line.contains("No space left on device")).unwrap();
+    place.write_at("input/1.json", &noise(5..10), 1_700_000_001_000);
+    wait_for_numbers(&place, 10);
+    assert!(weir_testkit::process::is_alive(pid));
+    disk.make_room();
+    wait_for("the edit is in force", || place.status("job").filter(|status| status["observedGeneration"] == 2).map(drop));
+    wait_for("the task was restarted", || {
+        let task = task(&place);
+        (task["state"] == "Running" && task["pod"] != pid.to_string()).then_some(())
+    });
+    place.write_at("input/2.json", &noise(10..15), 1_700_000_002_000);
+    wait_for_numbers(&place, 15);
+    stop(&runner);
+    judged(&place, (0..10).chain(1010..1015));
+}
+
 /// A disk of few megabytes in a folder of the test, unmounted at the end.
 struct SmallDisk {
     folder: PathBuf,
