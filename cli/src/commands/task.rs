@@ -53,7 +53,13 @@ pub fn run(arguments: TaskArguments) -> Ended {
         die_with(parent)?;
     }
     let report = match prepare(&arguments) {
-        Ok(prepared) => runtime()?.block_on(attempt(&arguments, prepared)),
+        Ok(prepared) => {
+            let runtime = runtime()?;
+            let report = runtime.block_on(attempt(&arguments, prepared));
+            // A question to a broker that does not answer may still sit on a thread.
+            runtime.shutdown_background();
+            report
+        }
         Err(error) => {
             tracing::error!(%error, "the task could not start");
             failed(&error, arguments.epoch)

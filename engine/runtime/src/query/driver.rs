@@ -75,7 +75,15 @@ pub async fn run(
 ) -> Result<QueryEnd> {
     state.message("Initializing sources");
     let open = open::open(definition, environment).await?;
-    let mut driver = Driver::new(definition, environment, Arc::clone(&state), run_id, open).await?;
+    let claim = open.log.claim().clone();
+    // Sources may wait long for brokers that do not answer; a stop need not.
+    let mut driver = tokio::select! {
+        driver = Driver::new(definition, environment, Arc::clone(&state), run_id, open) => driver?,
+        () = asked_to_stop(&stop) => {
+            claim.release().await?;
+            return Ok(QueryEnd::Stopped);
+        }
+    };
     state.update(|snapshot| snapshot.is_started = true);
     let ended = match driver.run(definition.trigger, &mut stop).await {
         Err(error) if error.class() == ErrorClass::Fenced => return Err(driver.open.log.claim().explain(error).await),
@@ -162,7 +170,7 @@ impl Driver {
                     return Ok(QueryEnd::Stopped);
                 }
                 let started_ms = self.now();
-                let ran = self.trigger(ReadLimits::Apply).await?;
+                let ran = self.trigger(ReadLimits::Apply, stop).await?;
                 match wait_after(interval, started_ms, self.now(), ran, self.polling_ms) {
                     Wait::Now => tokio::task::yield_now().await,
                     Wait::Until(until) => self.wait_until(until, stop, ran).await,
@@ -175,23 +183,24 @@ impl Driver {
                 }
                 if single {
                     tracing::warn!("a source cannot freeze its end: availableNow runs one batch, as once does");
-                    self.trigger(ReadLimits::Ignore).await?;
-                    return Ok(QueryEnd::Completed);
+                    return self.single_batch(stop).await;
                 }
                 loop {
                     if stopping(stop) {
                         return Ok(QueryEnd::Stopped);
                     }
-                    if !self.trigger(ReadLimits::Apply).await? {
+                    if !self.trigger(ReadLimits::Apply, stop).await? && !stopping(stop) {
                         return Ok(QueryEnd::Completed);
                     }
                 }
             }
-            Trigger::Once => {
-                self.trigger(ReadLimits::Ignore).await?;
-                Ok(QueryEnd::Completed)
-            }
+            Trigger::Once => self.single_batch(stop).await,
         }
+    }
+
+    async fn single_batch(&mut self, stop: &watch::Receiver<StopRequest>) -> Result<QueryEnd> {
+        let ran = self.trigger(ReadLimits::Ignore, stop).await?;
+        Ok(if !ran && stopping(stop) { QueryEnd::Stopped } else { QueryEnd::Completed })
     }
 
     async fn wait_until(&mut self, until_ms: i64, stop: &mut watch::Receiver<StopRequest>, ran: bool) {
@@ -205,10 +214,10 @@ impl Driver {
     }
 
     /// One trigger; true when a batch was executed.
-    async fn trigger(&mut self, limits: ReadLimits) -> Result<bool> {
+    async fn trigger(&mut self, limits: ReadLimits, stop: &watch::Receiver<StopRequest>) -> Result<bool> {
         self.state.update(|snapshot| snapshot.status.is_trigger_active = true);
         let begun = Instant::now();
-        let ran = self.active_trigger(limits).await;
+        let ran = self.active_trigger(limits, stop).await;
         self.state.update(|snapshot| {
             snapshot.status.is_trigger_active = false;
             snapshot.triggers += 1;
@@ -217,13 +226,16 @@ impl Driver {
         ran
     }
 
-    async fn active_trigger(&mut self, limits: ReadLimits) -> Result<bool> {
+    async fn active_trigger(&mut self, limits: ReadLimits, stop: &watch::Receiver<StopRequest>) -> Result<bool> {
         let mut report = TriggerReport::begin(self.now(), self.next_batch);
         let plan = match self.replay.take() {
             Some(plan) => Some(plan),
-            None => self.plan(limits, &mut report).await?,
+            None => self.plan(limits, &mut report, stop).await?,
         };
         let Some(plan) = plan else {
+            if stopping(stop) {
+                return Ok(false);
+            }
             self.state.update(|snapshot| snapshot.status.is_data_available = false);
             self.report_idle(report).await?;
             return Ok(false);
@@ -237,8 +249,14 @@ impl Driver {
         Ok(true)
     }
 
-    /// Plans the next batch and writes it ahead; `None` when nothing is new.
-    async fn plan(&mut self, limits: ReadLimits, report: &mut TriggerReport) -> Result<Option<OffsetEntry>> {
+    /// Plans the next batch and writes it ahead; `None` when nothing is new, or
+    /// when a stop came while a source was asked.
+    async fn plan(
+        &mut self,
+        limits: ReadLimits,
+        report: &mut TriggerReport,
+        stop: &watch::Receiver<StopRequest>,
+    ) -> Result<Option<OffsetEntry>> {
         self.look_at_fence().await?;
         failpoint::hit("batch.source-log.before")?;
         let now_ms = self.now();
@@ -247,7 +265,11 @@ impl Driver {
         let timer = Instant::now();
         for (at, open) in self.open.sources.iter_mut().enumerate() {
             self.state.message(&format!("Getting offsets from {}", open.source.description()));
-            let planned = open.source.plan(self.starts[at].as_ref(), limits, now_ms).await?;
+            let planned = tokio::select! {
+                biased;
+                planned = open.source.plan(self.starts[at].as_ref(), limits, now_ms) => planned?,
+                () = asked_to_stop(stop) => return Ok(None),
+            };
             is_new |= planned.end.is_some() && planned.end != self.logged[at];
             ends.push(planned.end.or_else(|| self.logged[at].clone()));
             report.latest.push(planned.latest);
@@ -369,6 +391,11 @@ fn maintenance_result(result: std::result::Result<Result<()>, tokio::task::JoinE
         Ok(Err(error)) => tracing::warn!(%error, "housekeeping of the sink failed; it is tried again later"),
         Err(error) => tracing::warn!(%error, "housekeeping of the sink ended early"),
     }
+}
+
+async fn asked_to_stop(stop: &watch::Receiver<StopRequest>) {
+    // A closed channel means that the task is gone: a stop as well.
+    let _ = stop.clone().wait_for(|request| *request != StopRequest::None).await;
 }
 
 fn stopping(stop: &watch::Receiver<StopRequest>) -> bool {

@@ -23,6 +23,8 @@ use super::open::OpenQuery;
 use super::state::{BatchSummary, QueryState, RECENT_BATCHES};
 
 const BACKLOG_EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for a source's answer about its backlog.
+const BACKLOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The figure of a source for records that did not fit the schema, whatever
 /// the parse mode made of them; there only when it is not 0.
@@ -258,10 +260,11 @@ impl Reporter {
         self.last_backlog = Some(Instant::now());
         let mut total = Backlog::default();
         for (open, end) in open.sources.iter_mut().zip(ends) {
-            match open.source.backlog(end.as_ref(), now_ms).await {
-                Ok(part) => total = add(total, &part),
-                // The batch is committed; an unknown backlog must not end the query.
-                Err(error) => tracing::warn!(%error, "the backlog could not be read"),
+            // The batch is committed; an unknown backlog must neither end nor hold the query.
+            match tokio::time::timeout(BACKLOG_PATIENCE, open.source.backlog(end.as_ref(), now_ms)).await {
+                Ok(Ok(part)) => total = add(total, &part),
+                Ok(Err(error)) => tracing::warn!(%error, "the backlog could not be read"),
+                Err(_) => tracing::warn!(source = open.source.description(), "the source did not tell its backlog in time"),
             }
         }
         self.state.update(|snapshot| snapshot.backlog = total);
