@@ -36,7 +36,7 @@ pub fn to_strings(array: &ArrayRef, zone: SessionZone, units: Option<&str>) -> R
             downcast::<TimestampMicrosecondArray>(array)?.iter().map(|v| v.map(|v| format_timestamp(zone.to_local(v)))).collect()
         }
         DataType::Timestamp(_, None) => downcast::<TimestampMicrosecondArray>(array)?.iter().map(|v| v.map(format_timestamp)).collect(),
-        DataType::Binary => downcast::<BinaryArray>(array)?.iter().map(|v| v.map(|b| String::from_utf8_lossy(b))).collect(),
+        DataType::Binary => return Ok(binary_to_strings(downcast::<BinaryArray>(array)?)),
         DataType::Duration(_) => {
             let (first, last) = units.and_then(interval::units_of).unwrap_or((Unit::Day, Unit::Second));
             downcast::<DurationMicrosecondArray>(array)?.iter().map(|v| v.map(|v| interval::format(v, first, last))).collect()
@@ -180,6 +180,12 @@ fn java_float(scientific: String, negative: bool, zero: bool) -> String {
     out
 }
 
+/// Valid text keeps its bytes where they are; only what is not is written anew, with U+FFFD as Java has it.
+fn binary_to_strings(array: &BinaryArray) -> StringArray {
+    StringArray::try_from_binary(array.clone())
+        .unwrap_or_else(|_| array.iter().map(|value| value.map(|bytes| String::from_utf8_lossy(bytes))).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,5 +206,14 @@ mod tests {
             assert_eq!(format_double(v), text);
         }
         assert_eq!(format_float(1.1), "1.1");
+    }
+
+    #[test]
+    fn bytes_become_text_and_what_is_no_text_is_replaced() {
+        let valid = BinaryArray::from_opt_vec(vec![Some("ä".as_bytes()), None, Some(b""), Some(b"b")]);
+        assert_eq!(binary_to_strings(&valid).iter().collect::<Vec<_>>(), [Some("ä"), None, Some(""), Some("b")]);
+        // Two halves of a character beside each other are no character.
+        let halves = BinaryArray::from_vec(vec![&"ä".as_bytes()[..1], &"ä".as_bytes()[1..], b"c"]);
+        assert_eq!(binary_to_strings(&halves).iter().collect::<Vec<_>>(), [Some("\u{fffd}"), Some("\u{fffd}"), Some("c")]);
     }
 }

@@ -22,6 +22,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionConfig;
 use weir_core::{Error, Result};
 
+use super::barrier::shield_decoders;
 use super::clock::{BatchTime, bind_batch_time};
 use super::observe::{Accumulators, ObservedPartial};
 use super::planner::WeirQueryPlanner;
@@ -58,7 +59,8 @@ pub(crate) fn base_state(conf: &SqlConf, lane: Option<Arc<LaneState>>) -> Sessio
 
 /// The optimised logical plan.
 pub(crate) fn optimize(conf: &SqlConf, plan: &LogicalPlan) -> Result<LogicalPlan> {
-    base_state(conf, None).optimize(plan).map_err(from_planning)
+    let plan = shield_decoders(plan.clone()).map_err(from_planning)?;
+    base_state(conf, None).optimize(&plan).map_err(from_planning)
 }
 
 /// One thread's copy of a query.
@@ -170,6 +172,17 @@ mod tests {
             })
             .unwrap();
         kept
+    }
+
+    #[test]
+    fn a_filter_over_decoded_columns_does_not_decode_twice() {
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Utf8, true)]));
+        let stream = StreamInput { name: "s".into(), schema };
+        let sql = "SELECT x.d.a, x.d.b FROM (SELECT from_json(v, 'a INT, b STRING') AS d FROM s) AS x WHERE x.d.a > 1";
+        let text = QueryText { sql: sql.into(), ..QueryText::default() };
+        let query = compile(&SqlConf::default(), vec![stream], vec![], &text, OutputMode::Append).unwrap();
+        let plan = query.lane().unwrap().logical.display_indent().to_string();
+        assert_eq!(plan.matches("from_json(").count(), 1, "{plan}");
     }
 
     #[tokio::test]
