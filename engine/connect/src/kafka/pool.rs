@@ -173,7 +173,7 @@ impl ConsumerPool {
         state.live = state.live.saturating_sub(gone.len());
         drop(state);
         // Closing a handle takes a moment; nobody waits for the lock meanwhile.
-        drop(gone);
+        close(gone);
     }
 
     /// A handle that will deliver `partition` from `start` on; it comes back when the lease is dropped.
@@ -245,6 +245,22 @@ impl ConsumerPool {
         let consumer = config.create_with_context(LastWords::default()).map_err(|error| lookup::cannot_create(&error))?;
         Ok(Handle { drain: BatchDrain::new(consumer)?, assigned: None, next: 0, reached: 0 })
     }
+}
+
+impl Drop for ConsumerPool {
+    fn drop(&mut self) {
+        close(std::mem::take(&mut self.state.get_mut().unwrap_or_else(PoisonError::into_inner).idle));
+    }
+}
+
+/// Closes handles side by side: each waits for the fetch that is under way.
+fn close(handles: Vec<Handle>) {
+    std::thread::scope(|scope| {
+        for handle in handles {
+            // Where no thread can be had, the handle goes with the closure, here.
+            let _ = std::thread::Builder::new().name("kafka-close".into()).spawn_scoped(scope, move || drop(handle));
+        }
+    });
 }
 
 /// Which idle handle serves best; `None` asks for a new one.
