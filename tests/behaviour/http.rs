@@ -130,6 +130,7 @@ fn http_metrics_are_prometheus_text() {
     for query in ["ticks", "tocks"] {
         let label = format!("{{query=\"{query}\"}}");
         assert_eq!(samples[&format!("weir_query_active{label}")], 1.0);
+        assert_eq!(samples[&format!("weir_query_malformed_records_total{label}")], 0.0);
         for gauge in
             ["batch_id", "last_commit_timestamp_seconds", "input_rows_per_second", "processed_rows_per_second", "batch_duration_seconds"]
         {
@@ -149,7 +150,7 @@ fn parse_exposition(text: &str) -> std::collections::BTreeMap<String, f64> {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
-            assert_eq!(kind, "gauge");
+            assert_eq!(kind, if name.ends_with("_total") { "counter" } else { "gauge" }, "{name}");
             described.insert(name.to_owned());
         } else if !line.starts_with("# HELP ") {
             let (sample, value) = line.rsplit_once(' ').unwrap();

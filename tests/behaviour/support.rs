@@ -67,10 +67,12 @@ impl Place {
 
     /// A file with a modification time, written so that no listing sees half of it.
     pub fn write_at(&self, name: &str, text: &str, modified_ms: u64) {
-        let hidden = self.write(&format!("{name}.hidden"), text);
+        let hidden = self.write(&format!("unseen-{}", name.replace('/', "-")), text);
         let file = File::options().write(true).open(&hidden).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(modified_ms)).unwrap();
-        fs::rename(&hidden, self.dir.path().join(name)).unwrap();
+        let path = self.dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::rename(&hidden, path).unwrap();
     }
 
     /// `weir run --once` to its end.
