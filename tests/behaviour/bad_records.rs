@@ -165,7 +165,9 @@ fn bad_files_are_named_or_left_out() {
         let place = Place::new("bad-files");
         place.write("input/.keep", "");
         std::fs::write(place.path().join("input").join(file), bytes).unwrap();
-        let source = |ignore: &str| format!("{{name: events, format: {format}, schema: 'k STRING', options: {{path: input, ignoreCorruptFiles: '{ignore}'}}}}");
+        let source = |ignore: &str| {
+            format!("{{name: events, format: {format}, schema: 'k STRING', options: {{path: input, ignoreCorruptFiles: '{ignore}'}}}}")
+        };
         let ended = run(&place, &source("false"), "SELECT k FROM events", 20);
         assert!(ended.stderr.contains(file) && ended.stderr.contains("ignoreCorruptFiles"), "{format}: {}", ended.stderr);
         let ended = run(&place, &source("true"), "SELECT k FROM events", 0);
@@ -183,13 +185,16 @@ fn topic() -> String {
 
 fn kafka_source(topic: &str) -> String {
     let servers = Broker::shared().bootstrap_servers();
-    format!("{{name: raw, format: kafka, options: {{kafka.bootstrap.servers: '{servers}', subscribe: {topic}, startingOffsets: earliest}}}}")
+    format!(
+        "{{name: raw, format: kafka, options: {{kafka.bootstrap.servers: '{servers}', subscribe: {topic}, startingOffsets: earliest}}}}"
+    )
 }
 
 #[test]
 fn bad_values_in_kafka_permissive() {
     let (topic, place) = (topic(), Place::new("bad-kafka"));
-    let decoded = |input: &str| format!("SELECT offset, from_json(CAST(value AS STRING), '{SCHEMA}', map('mode', 'PERMISSIVE')) AS d FROM {input}");
+    let decoded =
+        |input: &str| format!("SELECT offset, from_json(CAST(value AS STRING), '{SCHEMA}', map('mode', 'PERMISSIVE')) AS d FROM {input}");
     let seen = |input: &str| {
         format!(
             "SELECT offset, length(d.k) AS n, left(d.k, 10) AS k, d.v, d._corrupt_record IS NULL AS good, d IS NULL AS absent FROM ({})",
@@ -209,7 +214,9 @@ fn bad_values_in_kafka_permissive() {
 #[test]
 fn bad_values_in_kafka_are_counted_once_under_a_filter() {
     let (topic, place) = (topic(), Place::new("bad-kafka-filter"));
-    let sql = format!("SELECT d.k, d.v FROM (SELECT from_json(CAST(value AS STRING), '{SCHEMA}') AS d FROM raw) WHERE d.v > 1 AND d.k IS NOT NULL");
+    let sql = format!(
+        "SELECT d.k, d.v FROM (SELECT from_json(CAST(value AS STRING), '{SCHEMA}') AS d FROM raw) WHERE d.v > 1 AND d.k IS NOT NULL"
+    );
     let ended = run(&place, &kafka_source(&topic), &sql, 0);
     let permissive = run(&Place::new("bad-kafka-plain"), &kafka_source(&topic), &sql.replace("WHERE d.v > 1 AND d.k IS NOT NULL", ""), 0);
     assert!(malformed(&permissive) > 0);

@@ -21,7 +21,9 @@ const DECODE: &str = "SELECT d.n FROM (SELECT from_json(CAST(value AS STRING), '
 
 fn kafka(broker: &Broker, topic: &str, options: &str) -> String {
     let servers = broker.bootstrap_servers();
-    format!("{{name: raw, format: kafka, options: {{kafka.bootstrap.servers: '{servers}', subscribe: {topic}, startingOffsets: earliest, {options}}}}}")
+    format!(
+        "{{name: raw, format: kafka, options: {{kafka.bootstrap.servers: '{servers}', subscribe: {topic}, startingOffsets: earliest, {options}}}}}"
+    )
 }
 
 fn to_delta<'a>(sources: &'a [&'a str], trigger: &'a str) -> Query<'a> {

@@ -62,7 +62,9 @@ fn inputs_compressed_files() {
 #[test]
 fn inputs_partitioned_folders() {
     let place = Place::new("partitioned");
-    for (folder, v) in [("day=2024-01-01/region=eu", 1), ("day=2024-01-01/region=us", 2), ("day=2024-01-02/region=__HIVE_DEFAULT_PARTITION__", 3)] {
+    for (folder, v) in
+        [("day=2024-01-01/region=eu", 1), ("day=2024-01-01/region=us", 2), ("day=2024-01-02/region=__HIVE_DEFAULT_PARTITION__", 3)]
+    {
         place.write(&format!("input/{folder}/0.json"), &format!("{{\"v\":{v}}}\n"));
     }
     let schema = "v BIGINT, day DATE, region STRING";
@@ -132,7 +134,8 @@ fn joined_while_it_changes(name: &str, table: &str, write: impl Fn(&Place, &str)
         fields: &[&format!("tables: [{table}]")],
     };
     let runner = place.start(&job(&[query]), &[]);
-    let until = |count: usize| eventually("the rows are joined", DEADLINE, || Some(labels(&place)).filter(|rows| rows.len() == count)).unwrap();
+    let until =
+        |count: usize| eventually("the rows are joined", DEADLINE, || Some(labels(&place)).filter(|rows| rows.len() == count)).unwrap();
     let own = |v: i64, label: Option<&str>| (v, label.map(str::to_owned));
     assert_eq!(until(2), [own(1, Some("one")), own(3, None)]);
     write(&place, "(2, 'zwei'), (3, 'drei')");
@@ -182,7 +185,14 @@ fn inputs_console_sink() {
     let place = Place::new("console");
     place.write("input/0.json", "{\"k\":\"a\",\"v\":1}\n{\"k\":\"a rather long text for a column\",\"v\":null}\n");
     let source = "{name: e, format: json, schema: 'k STRING, v BIGINT', options: {path: input}}";
-    let query = Query { name: "query", sources: &[source], sql: "SELECT k, v FROM e", sink: "{format: console}", trigger: AVAILABLE_NOW, fields: &[] };
+    let query = Query {
+        name: "query",
+        sources: &[source],
+        sql: "SELECT k, v FROM e",
+        sink: "{format: console}",
+        trigger: AVAILABLE_NOW,
+        fields: &[],
+    };
     place.write("job.yaml", &job_without_retries(&[query]));
     let (code, stdout, stderr) = command(&place, &["run", "job.yaml", "--once"]);
     assert_eq!(code, Some(0), "{stderr}");
@@ -329,10 +339,7 @@ fn command_completion_is_a_script() {
     assert_eq!(code, Some(0));
     let script = place.write("weir.bash", &text);
     assert!(Command::new("bash").arg("-n").arg(&script).status().unwrap().success());
-    let ask = format!(
-        ". '{}'; COMP_WORDS=(weir che); COMP_CWORD=1; _weir weir che weir; echo \"${{COMPREPLY[@]}}\"",
-        script.display()
-    );
+    let ask = format!(". '{}'; COMP_WORDS=(weir che); COMP_CWORD=1; _weir weir che weir; echo \"${{COMPREPLY[@]}}\"", script.display());
     let mut bash = Command::new("bash");
     bash.args(["-c", &ask]);
     assert_eq!(run("bash", bash, DEADLINE).unwrap().stdout.trim(), "check checkpoint");
