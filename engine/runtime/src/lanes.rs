@@ -19,6 +19,10 @@ use tokio::sync::{mpsc, oneshot};
 use weir_core::{Error, Result};
 use weir_sql::{CompiledQuery, Lane};
 
+/// Stack of every thread that compiles or runs a query: enough for expressions
+/// of the depth that `weir_sql` accepts. Only what is touched uses memory.
+pub const STACK_BYTES: usize = 64 * 1024 * 1024;
+
 /// Work for one lane: gets the lane's plan, runs on its thread.
 type Job = Box<dyn for<'a> FnOnce(&'a mut Lane) -> BoxFuture<'a, ()> + Send>;
 
@@ -84,6 +88,7 @@ impl Lanes {
         let runtime = Handle::current();
         thread::Builder::new()
             .name(format!("lane-{number}-{}", self.name))
+            .stack_size(STACK_BYTES)
             .spawn(move || {
                 runtime.block_on(async move {
                     while let Some(job) = queue.recv().await {

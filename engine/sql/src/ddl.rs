@@ -8,6 +8,7 @@
 use arrow::datatypes::{DataType, Field, Schema};
 use weir_core::Error;
 
+use crate::parser::depth::{MAX_TYPE_DEPTH, too_deep};
 use crate::types::{MAX_PRECISION, calendar_interval, day_time_interval, list_of, map_of, timestamp, timestamp_ntz, year_month_interval};
 
 /// Parses a column list: `a INT, b STRUCT<x: STRING NOT NULL> COMMENT 'c'`.
@@ -47,6 +48,7 @@ struct Parser<'a> {
     ddl: &'a str,
     tokens: Vec<(usize, Token)>,
     next: usize,
+    depth: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -99,7 +101,7 @@ impl<'a> Parser<'a> {
                 c => tokens.push((at, Token::Symbol(c))),
             }
         }
-        Ok(Self { ddl, tokens, next: 0 })
+        Ok(Self { ddl, tokens, next: 0, depth: 0 })
     }
 
     fn peek(&self) -> Option<&Token> {
@@ -177,7 +179,18 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// A type; how deeply types nest is bounded, since everything that reads them recurs.
     fn data_type(&mut self) -> Result<DataType, Error> {
+        if self.depth == MAX_TYPE_DEPTH {
+            return Err(too_deep("a type", MAX_TYPE_DEPTH));
+        }
+        self.depth += 1;
+        let data_type = self.one_type();
+        self.depth -= 1;
+        data_type
+    }
+
+    fn one_type(&mut self) -> Result<DataType, Error> {
         let Some(Token::Word(word)) = self.peek().cloned() else {
             return Err(self.unexpected("a type is expected"));
         };
@@ -345,6 +358,8 @@ mod tests {
     fn names_what_is_wrong() {
         assert_eq!(parse_ddl_schema("a INTT").unwrap_err().condition(), "UNSUPPORTED_DATATYPE");
         assert_eq!(parse_ddl_schema("a INT b").unwrap_err().condition(), "PARSE_SYNTAX_ERROR");
+        let deep = format!("a {}INT{}", "ARRAY<".repeat(9000), ">".repeat(9000));
+        assert_eq!(parse_ddl_schema(&deep).unwrap_err().condition(), "FAILED_TO_PARSE_TOO_COMPLEX");
         assert_eq!(parse_ddl_schema("a DECIMAL(39,1)").unwrap_err().condition(), "DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION");
     }
 

@@ -7,7 +7,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -33,6 +33,9 @@ pub struct SparkFn {
     result: DataType,
     signature: Signature,
     kernel: Kernel,
+    /// Tells calls with different arguments apart in plans. Arguments are not
+    /// spelled out there: the names of nested calls would grow with each level.
+    arguments: u64,
 }
 
 impl SparkFn {
@@ -49,6 +52,7 @@ impl SparkFn {
             result,
             signature: Signature::variadic_any(Volatility::Immutable),
             kernel: Arc::new(kernel),
+            arguments: 0,
         }
     }
 
@@ -62,6 +66,9 @@ impl SparkFn {
     /// The call of this function.
     pub fn call(self, args: Vec<Expr>) -> Expr {
         let mut this = self;
+        let mut hasher = DefaultHasher::new();
+        args.hash(&mut hasher);
+        this.arguments = hasher.finish();
         if args.is_empty() {
             this.signature = Signature::nullary(this.signature.volatility);
         }
@@ -122,9 +129,8 @@ impl ScalarUDFImpl for SparkFn {
         Ok(ColumnarValue::Array(result))
     }
 
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        let args: Vec<_> = args.iter().map(|a| a.schema_name().to_string()).collect();
-        Ok(format!("{}({})", self.name, args.join(", ")))
+    fn schema_name(&self, _args: &[Expr]) -> Result<String> {
+        Ok(format!("{}[{}]#{:016x}", self.name, self.key, self.arguments))
     }
 }
 

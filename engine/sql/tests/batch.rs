@@ -177,3 +177,37 @@ async fn extreme_arguments_do_not_panic() {
         }
     }
 }
+
+#[test]
+fn long_chains_are_planned_in_little_time_and_longer_ones_are_refused() {
+    // The stack that the threads of a task have.
+    let body = std::thread::Builder::new().stack_size(64 << 20).spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let conf = SqlConf::default();
+            let sum = run(&conf, &format!("SELECT v{} AS s FROM t WHERE v = 2", " + v".repeat(300))).await.unwrap();
+            assert_eq!(sum, [r#"{"s":602}"#]);
+            let any = run(&conf, &format!("SELECT k FROM t WHERE v = 9{}", " OR v = 2".repeat(300))).await.unwrap();
+            assert_eq!(any, [r#"{"k":"b"}"#]);
+            let error = run(&conf, &format!("SELECT v{} AS s FROM t", " + v".repeat(3000))).await.unwrap_err();
+            assert_eq!(error.condition(), "FAILED_TO_PARSE_TOO_COMPLEX");
+        });
+    });
+    body.unwrap().join().unwrap();
+}
+
+#[tokio::test]
+async fn arguments_out_of_range_are_values_or_errors() {
+    let conf = SqlConf::default();
+    let rounded =
+        run(&conf, "SELECT round(1.5, 2147483647) AS a, round(1.5D, -2147483648) AS b, bround(15L, -2147483648) AS c").await.unwrap();
+    assert_eq!(rounded, [r#"{"a":1.5,"b":0.0,"c":0}"#]);
+    for (sql, condition) in [
+        ("SELECT sort_array(array(1), X'FF')", "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE"),
+        ("SELECT min(map('a', 1))", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("SELECT randstr(9223372036854775807)", "INVALID_PARAMETER_VALUE.LENGTH"),
+        ("SELECT randstr(-1)", "INVALID_PARAMETER_VALUE.LENGTH"),
+    ] {
+        assert_eq!(run(&conf, sql).await.unwrap_err().condition(), condition, "{sql}");
+    }
+}

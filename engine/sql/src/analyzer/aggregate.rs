@@ -15,6 +15,7 @@ use datafusion::logical_expr::{AggregateUDF, Expr};
 use datafusion::sql::sqlparser::ast::{DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use weir_core::Error;
 
+use super::binary::contains_map;
 use super::expr::Cx;
 use super::{Analyzer, Finding, Result, Scope, Typed, coerce, names};
 use crate::types::{list_of, quoted_type};
@@ -153,6 +154,12 @@ impl Analyzer<'_> {
                     }
                     _ => ("avg", vec![self.cast(arg, &DataType::Float64)?], DataType::Float64),
                 }
+            }
+            "min" | "max" if contains_map(&arg_ty) => {
+                return Err(Error::config(
+                    "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE",
+                    format!("cannot resolve \"{shown}\": values of type {} cannot be compared", quoted_type(&arg_ty)),
+                ));
             }
             "min" | "max" => (name, vec![args[0].clone()], arg_ty),
             "first" | "first_value" | "any_value" => ("first_value", vec![args[0].clone()], arg_ty),

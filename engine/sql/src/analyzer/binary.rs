@@ -102,7 +102,7 @@ fn needs_no_normalising(value: &Typed) -> bool {
     }
 }
 
-fn contains_map(ty: &DataType) -> bool {
+pub(super) fn contains_map(ty: &DataType) -> bool {
     match ty {
         DataType::Map(..) => true,
         DataType::List(f) => contains_map(f.data_type()),

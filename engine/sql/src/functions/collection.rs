@@ -462,6 +462,14 @@ fn single(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
         list[1] = a.cast(list[1].clone(), &DataType::Int32)?;
         list[2] = a.cast(list[2].clone(), &DataType::Int32)?;
     }
+    if let ("sort_array", Some(order)) = (name, list.get(1))
+        && !matches!(order.ty, DataType::Boolean | DataType::Null)
+    {
+        return Err(args::wrong_type(name, order, "a boolean as the order"));
+    }
+    if name == "sort_array" && list.len() == 2 {
+        list[1] = a.cast(list[1].clone(), &DataType::Boolean)?;
+    }
     if name == "sort_array" && list.len() == 1 {
         list.push(Typed::literal(datafusion::common::ScalarValue::Boolean(Some(true)), "true"));
     }

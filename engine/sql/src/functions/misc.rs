@@ -263,6 +263,15 @@ fn random(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
         let now: &arrow::array::TimestampMicrosecondArray = downcast(&rows.args[0])?;
         Ok(now.values().to_vec())
     }
+    if name == "randstr"
+        && let Some(length) = list.first()
+        && length.integer().is_none_or(|length| i32::try_from(length).is_err() || length < 0)
+    {
+        return Err(Error::config(
+            "INVALID_PARAMETER_VALUE.LENGTH",
+            format!("the length of randstr must be an integer literal from 0 to 2147483647, but is {}", length.name),
+        ));
+    }
     let now = a.now().expr;
     let key = a.fresh("random");
     let result = match name {

@@ -18,6 +18,9 @@ use crate::udf::{Rows, downcast};
 
 type Result<T> = std::result::Result<T, Error>;
 
+/// More places than any number has, on either side of its point.
+const MOST_PLACES: i32 = 400;
+
 /// How a number is brought to fewer digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -44,6 +47,7 @@ pub fn rounding(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
             Error::config("DATATYPE_MISMATCH.NON_FOLDABLE_INPUT", format!("the scale of {name} must be an integer literal"))
         })?,
     };
+    let digits = places.clamp(-MOST_PLACES, MOST_PLACES);
     let mut value = list.swap_remove(0);
     if matches!(value.ty, DataType::Utf8 | DataType::Null) {
         value = a.cast(value, &DataType::Float64)?;
@@ -67,10 +71,10 @@ pub fn rounding(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
             let (p, s) = (i32::from(*p), i32::from(*s));
             if whole && !scaled {
                 coerce::bounded(if s == 0 { p } else { p - s + 1 }, 0)
-            } else if places < 0 {
-                coerce::bounded((p - s + 1).max(-places + 1), 0)
+            } else if digits < 0 {
+                coerce::bounded((p - s + 1).max(-digits + 1), 0)
             } else {
-                let kept = places.min(s);
+                let kept = digits.min(s);
                 coerce::bounded(p - s + kept + 1, kept)
             }
         }
@@ -79,9 +83,9 @@ pub fn rounding(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
     };
     let ansi = a.conf.ansi;
     let target = result.clone();
-    let key = format!("{places}|{ansi}");
-    let call = a.call(name, key, result, &[value], move |rows: Rows| rounded(&rows.args[0], way, places, &target, ansi));
-    let call = if ansi && coerce::is_integral(&ty) && places < 0 { call.may_fail() } else { call };
+    let key = format!("{digits}|{ansi}");
+    let call = a.call(name, key, result, &[value], move |rows: Rows| rounded(&rows.args[0], way, digits, &target, ansi));
+    let call = if ansi && coerce::is_integral(&ty) && digits < 0 { call.may_fail() } else { call };
     Ok(call.named(shown))
 }
 

@@ -5,6 +5,7 @@
 //! escapes, double-quoted strings). Every failure is `PARSE_SYNTAX_ERROR` with
 //! line and column inside the SQL.
 
+pub mod depth;
 mod dialect;
 mod tokens;
 
@@ -31,7 +32,10 @@ pub fn parse_query(sql: &str) -> Result<Query, Error> {
         ));
     }
     match statement {
-        Statement::Query(query) => Ok(*query),
+        Statement::Query(query) => {
+            depth::check_query(&query)?;
+            Ok(*query)
+        }
         other => {
             let text = other.to_string();
             let verb = text.split_whitespace().next().unwrap_or_default();
@@ -58,6 +62,7 @@ pub fn parse_expression(text: &str) -> Result<Expr, Error> {
 
 fn parser(sql: &str) -> Result<Parser<'static>, Error> {
     let tokens = tokens::tokenize(sql, &SparkDialect)?;
+    depth::check_types(&tokens)?;
     Ok(Parser::new(&SparkDialect).with_recursion_limit(200).with_tokens_with_locations(tokens))
 }
 
@@ -86,6 +91,22 @@ mod tests {
         let error = parse_query("SELECT a,\n  b FORM t WHERE").unwrap_err();
         assert_eq!(error.condition(), "PARSE_SYNTAX_ERROR");
         assert!(error.message().contains("line 2, column"), "{error}");
+    }
+
+    #[test]
+    fn refuses_what_is_nested_too_deeply() {
+        let types = format!("SELECT CAST('1' AS {}INT{})", "ARRAY<".repeat(5000), ">".repeat(5000));
+        for sql in [
+            format!("SELECT 1{}", " + 1".repeat(20_000)),
+            format!("SELECT true{}", " AND true".repeat(5000)),
+            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(5000)),
+            types,
+        ] {
+            let error = parse_query(&sql).unwrap_err();
+            assert_eq!(error.condition(), "FAILED_TO_PARSE_TOO_COMPLEX", "{error}");
+        }
+        parse_query(&format!("SELECT 1 FROM t WHERE a = 1{} AND b IN (0{})", " OR a = 2".repeat(400), ", 1".repeat(5000))).unwrap();
+        parse_query("SELECT a < 1, b > 2, CAST(c AS MAP<STRING, ARRAY<ARRAY<INT>>>), array(1)[0] < 3 FROM t").unwrap();
     }
 
     #[test]
