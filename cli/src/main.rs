@@ -9,16 +9,30 @@ mod commands;
 mod local;
 mod manifests;
 mod outcome;
+mod output;
 mod signals;
 mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use weir_core::Error;
+use weir_runtime::lanes::STACK_BYTES;
 
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
+    // The stack of the first thread is whatever the machine's limit says.
+    let body = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(command);
+    match body.map(std::thread::JoinHandle::join) {
+        Ok(Ok(code)) => code,
+        // The panic has been told already.
+        Ok(Err(_)) => ExitCode::from(101),
+        Err(error) => outcome::exit(Err(Error::retryable("THREAD_NOT_STARTED", "could not start the main thread").with_source(error))),
+    }
+}
+
+fn command() -> ExitCode {
     let arguments = Arguments::parse();
     terminal::init_logs(arguments.log_format);
     weir_core::failpoint::init();

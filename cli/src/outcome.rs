@@ -28,7 +28,7 @@ pub fn exit(ended: Ended) -> ExitCode {
     match ended {
         Ok(Code(code)) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("error: {error}");
+            crate::output::say(&format!("error: {error}"));
             ExitCode::from(error.class().exit_code())
         }
     }

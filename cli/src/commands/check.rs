@@ -19,6 +19,7 @@ use crate::arguments::{CheckArguments, CheckOutput};
 use crate::commands::task::runtime;
 use crate::manifests::Manifests;
 use crate::outcome::{Code, Ended};
+use crate::output;
 
 /// What to do with warnings of a manifest that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +34,13 @@ pub fn run(arguments: &CheckArguments) -> Ended {
     match arguments.output {
         CheckOutput::Json => {
             let text = serde_json::to_string_pretty(&problems).map_err(|e| Error::retryable("NOT_PRINTED", e.to_string()))?;
-            println!("{text}");
+            output::print(&format!("{text}\n"))?;
         }
         CheckOutput::Text => {
-            for problem in &problems {
-                println!("{problem}");
-            }
+            let mut text = problems.iter().map(|problem| format!("{problem}\n")).collect::<String>();
             let errors = problems.iter().filter(|p| p.is_error()).count();
-            println!("{errors} errors, {} warnings", problems.len() - errors);
+            text.push_str(&format!("{errors} errors, {} warnings\n", problems.len() - errors));
+            output::print(&text)?;
         }
     }
     Ok(if problems.iter().any(Problem::is_error) { Code::CONFIG } else { Code::DONE })
@@ -55,7 +55,7 @@ pub async fn accepted(files: &[PathBuf], parameters: &[(String, String)], warnin
         return Err(Error::config("MANIFEST_INVALID", format!("{} problems\n{}", lines.len(), lines.join("\n"))));
     }
     match warnings {
-        Warnings::Print => others.iter().for_each(|warning| eprintln!("{warning}")),
+        Warnings::Print => others.iter().for_each(|warning| output::say(&warning.to_string())),
     }
     Ok(manifests)
 }

@@ -11,6 +11,7 @@ use weir_core::storage::{Durability, Storage};
 use crate::arguments::{CheckpointAction, CheckpointArguments};
 use crate::commands::task::runtime;
 use crate::outcome::{Code, Ended};
+use crate::output;
 
 /// Runs the command.
 pub fn run(arguments: &CheckpointArguments) -> Ended {
@@ -19,7 +20,7 @@ pub fn run(arguments: &CheckpointArguments) -> Ended {
             let found = read(location)?;
             let text = serde_yaml_ng::to_string(&found)
                 .map_err(|e| Error::retryable("NOT_PRINTED", "could not print the checkpoint").with_source(e))?;
-            print!("{text}");
+            output::print(&text)?;
             Ok(Code::DONE)
         }
         CheckpointAction::Copy { from, to, new_query_id } => {
@@ -27,23 +28,23 @@ pub fn run(arguments: &CheckpointArguments) -> Ended {
             let storage = Storage::new(Durability::Fsync);
             let (from, to) = (storage.open(from)?, storage.open(to)?);
             let copied = runtime()?.block_on(copy(&from, &to, kind))?;
-            println!("copied {} objects, up to batch {}, to {}", copied.objects, copied.batch, to.url());
+            output::print(&format!("copied {} objects, up to batch {}, to {}\n", copied.objects, copied.batch, to.url()))?;
             Ok(Code::DONE)
         }
         CheckpointAction::Verify { location } => {
             let found = read(location)?;
             if found.damage.is_empty() {
-                println!(
-                    "{} is whole: query {}, {} planned and {} committed batches kept",
+                output::print(&format!(
+                    "{} is whole: query {}, {} planned and {} committed batches kept\n",
                     found.location,
                     found.query_id.map(|id| id.to_string()).unwrap_or_default(),
                     found.planned.len(),
                     found.committed.len()
-                );
+                ))?;
                 return Ok(Code::DONE);
             }
             for damage in &found.damage {
-                eprintln!("damaged: {damage}");
+                output::say(&format!("damaged: {damage}"));
             }
             Ok(Code(weir_core::ErrorClass::Incompatible.exit_code()))
         }

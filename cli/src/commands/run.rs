@@ -187,7 +187,19 @@ async fn watch_files(arguments: RunArguments, wishes: Vec<(JobKey, watch::Sender
                 for ((namespace, name), wish) in &wishes {
                     match manifests.job(namespace, name) {
                         Ok(job) => drop(wish.send_replace(Wish { job: job.clone(), document: document.clone(), refusal: None })),
-                        Err(error) => refuse(wish, error.to_string()),
+                        Err(error) => {
+                            tracing::error!(job = name, "the changed manifest was refused; the last good one goes on\n{error}");
+                            refuse(wish, error.to_string());
+                        }
+                    }
+                }
+                for job in manifests.jobs() {
+                    let key = (namespace_of(job).to_owned(), job.metadata.name.clone().unwrap_or_default());
+                    if !wishes.iter().any(|(known, _)| *known == key) {
+                        tracing::warn!(
+                            job = key.1,
+                            "the manifest has a new job, which this runner does not run; stop it and start it again"
+                        );
                     }
                 }
             }

@@ -5,6 +5,7 @@
 //! condition name in brackets.
 
 use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -16,6 +17,7 @@ use weir_sql::SqlConf;
 use crate::arguments::{SqlArguments, SqlOutput};
 use crate::commands::task::runtime;
 use crate::outcome::{Code, Ended};
+use crate::output;
 
 /// Runs the query and prints its rows.
 pub fn run(arguments: &SqlArguments) -> Ended {
@@ -69,7 +71,7 @@ impl TableArgument {
         let mut options: BTreeMap<String, String> =
             query.split('&').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let schema = options.remove("schema").map(|ddl| weir_sql::parse_ddl_schema(&ddl)).transpose()?.map(std::sync::Arc::new);
-        if schema.is_none() && format != "delta" && format != "text" {
+        if schema.is_none() && matches!(format.to_ascii_lowercase().as_str(), "json" | "csv") {
             options.entry("schemaInference".into()).or_insert_with(|| "true".into());
         }
         options.insert("path".into(), path.to_owned());
@@ -77,23 +79,25 @@ impl TableArgument {
     }
 }
 
-fn print(output: SqlOutput, schema: &SchemaRef, batches: &[RecordBatch], conf: &SqlConf) -> Result<()> {
+fn print(form: SqlOutput, schema: &SchemaRef, batches: &[RecordBatch], conf: &SqlConf) -> Result<()> {
     let failed = |e: arrow::error::ArrowError| Error::retryable("NOT_PRINTED", "could not print the rows").with_source(e);
-    match output {
+    match form {
         SqlOutput::Table => {
             let empty = [RecordBatch::new_empty(schema.clone())];
             let shown = if batches.is_empty() { &empty[..] } else { batches };
-            println!("{}", arrow::util::pretty::pretty_format_batches(shown).map_err(failed)?);
+            output::print(&format!("{}\n", arrow::util::pretty::pretty_format_batches(shown).map_err(failed)?))?;
         }
         SqlOutput::Json => {
+            let mut out = BufWriter::new(output::stdout());
             for batch in batches {
                 for row in 0..batch.num_rows() {
-                    println!("{}", weir_sql::row_to_json(batch, row, conf)?);
+                    writeln!(out, "{}", weir_sql::row_to_json(batch, row, conf)?).map_err(output::not_printed)?;
                 }
             }
+            out.flush().map_err(output::not_printed)?;
         }
         SqlOutput::Csv => {
-            let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(std::io::stdout());
+            let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(output::stdout());
             // The header comes with the first batch, which may be without rows.
             writer.write(&RecordBatch::new_empty(schema.clone())).map_err(failed)?;
             for batch in batches {

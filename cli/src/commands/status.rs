@@ -9,11 +9,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 use weir_core::{Error, Result};
 
 use crate::arguments::{StatusArguments, StatusOutput};
 use crate::outcome::{Code, Ended};
+use crate::output;
 
 /// A column: heading, and a JSON pointer or condition field.
 const COLUMNS: &[(&str, Cell)] = &[
@@ -64,11 +67,11 @@ pub fn run(arguments: &StatusArguments) -> Ended {
         }
         let text = render(arguments, &jobs)?;
         if !arguments.watch {
-            print!("{text}");
+            output::print(&text)?;
             return Ok(Code::DONE);
         }
         // Clear the screen and go home, as `watch` does.
-        print!("\u{1b}[2J\u{1b}[H{text}");
+        output::print(&format!("\u{1b}[2J\u{1b}[H{text}"))?;
         std::thread::sleep(Duration::from_secs(1));
     }
 }
@@ -160,11 +163,42 @@ fn from_disk(root: &Path, job: Option<&str>) -> Result<Vec<Value>> {
             let file = folder.join("status.json");
             if let (true, Ok(text)) = (is_wanted, std::fs::read_to_string(&file)) {
                 let parsed = serde_json::from_str(&text);
-                jobs.push(parsed.map_err(|e| Error::retryable("STATE_DAMAGED", format!("{} is not JSON", file.display())).with_source(e))?);
+                let mut job: Value =
+                    parsed.map_err(|e| Error::retryable("STATE_DAMAGED", format!("{} is not JSON", file.display())).with_source(e))?;
+                if !is_running(&job["runner"]) {
+                    without_runner(&mut job);
+                }
+                jobs.push(job);
             }
         }
     }
     Ok(jobs)
+}
+
+/// Whether the process that wrote a status is there.
+fn is_running(runner: &Value) -> bool {
+    let pid = runner.as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)))
+}
+
+/// Corrects the last status of a runner that has ended: what it says of the
+/// present (a run that streams, a stop or start under way, the next restart) is
+/// over. What it says of failures stays.
+fn without_runner(job: &mut Value) {
+    const MESSAGE: &str = "no runner is there; start the job with 'weir run'";
+    let conditions = job["status"]["conditions"].as_array_mut();
+    for condition in conditions.into_iter().flatten() {
+        let (is_true, kind) = (condition["status"] == "True", plain(&condition["type"]));
+        let is_passing = matches!(plain(&condition["reason"]).as_str(), "Stopping" | "RunStarting" | "BackingOff" | "BetweenRuns");
+        if matches!(kind.as_str(), "Ready" | "Running" | "Reconciling") && (is_true || is_passing) {
+            condition["status"] = "False".into();
+            condition["reason"] = "NotRunning".into();
+            condition["message"] = MESSAGE.into();
+        }
+    }
+    if let Some(status) = job["status"].as_object_mut() {
+        status.remove("nextRestartTime");
+    }
 }
 
 fn folders(path: &Path) -> Result<Vec<std::path::PathBuf>> {
@@ -202,6 +236,20 @@ fn from_cluster(context: &str, job: Option<&str>) -> Result<Vec<Value>> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_runner_that_has_ended_runs_nothing() {
+        let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": ""});
+        let mut job = json!({"status": {"nextRestartTime": "2026-01-01T00:00:00Z", "conditions": [
+            condition("Ready", "True", "Streaming"), condition("Stalled", "True", "SpecInvalid"), condition("Running", "False", "NoRun")]}});
+        assert!(is_running(&json!(std::process::id())));
+        assert!(!is_running(&json!(i32::MAX)) && !is_running(&Value::Null));
+        without_runner(&mut job);
+        assert_eq!((cell(&job, Cell::ReadyField("status")), cell(&job, Cell::ReadyField("reason"))), ("False".into(), "NotRunning".into()));
+        assert_eq!(job["status"]["conditions"][1]["status"], "True");
+        assert_eq!(job["status"]["conditions"][2]["reason"], "NoRun");
+        assert!(job["status"].get("nextRestartTime").is_none());
+    }
 
     #[test]
     fn columns_come_from_the_status() {

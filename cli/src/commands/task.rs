@@ -18,6 +18,7 @@ use weir_core::progress::QueryEvent;
 use weir_core::{Error, Result};
 use weir_crds::exit::ExitReport;
 use weir_runtime::http::{self, LiveConfig, TaskView};
+use weir_runtime::lanes::STACK_BYTES;
 use weir_runtime::memory::{self, MemoryBudget, TaskShape};
 use weir_runtime::metrics::Metrics;
 use weir_runtime::query::QueryDefinition;
@@ -29,6 +30,7 @@ use weir_runtime::{SystemClock, Task, TaskEnvironment};
 use crate::arguments::TaskArguments;
 use crate::manifests::{self, Manifests};
 use crate::outcome::{Code, Ended};
+use crate::output;
 use crate::signals::Signals;
 
 /// The token of `PUT /v1/config`; in the environment, since arguments are
@@ -42,6 +44,7 @@ pub const RECORD_SEPARATOR: char = '\u{1e}';
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .thread_stack_size(STACK_BYTES)
         .enable_all()
         .build()
         .map_err(|e| Error::retryable("RUNTIME_NOT_STARTED", "could not start the async runtime").with_source(e))
@@ -66,7 +69,7 @@ pub fn run(arguments: TaskArguments) -> Ended {
         }
     };
     if !report.message.is_empty() {
-        eprintln!("error: {}", report.message);
+        output::say(&format!("error: {}", report.message));
     }
     write_report(&arguments.termination_log, &report)?;
     Ok(Code(u8::try_from(report.class.code()).unwrap_or(1)))

@@ -22,6 +22,7 @@ use tokio::sync::{Notify, mpsc};
 use weir_core::{Error, Result};
 
 use crate::commands::task::{RECORD_SEPARATOR, TOKEN_VARIABLE};
+use crate::output;
 
 /// Bytes of log kept for `lastExit.logTail`.
 const TAIL_BYTES: usize = 2048;
@@ -141,6 +142,26 @@ impl Child {
     }
 }
 
+/// The lines of a pipe. Libraries write what they like: bytes that are no UTF-8
+/// are replaced, for a pipe that nobody reads would end the child.
+struct Lines<P> {
+    pipe: BufReader<P>,
+    bytes: Vec<u8>,
+}
+
+impl<P: AsyncRead + Unpin> Lines<P> {
+    fn new(pipe: P) -> Self {
+        Self { pipe: BufReader::new(pipe), bytes: Vec::new() }
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        self.bytes.clear();
+        let read = self.pipe.read_until(b'\n', &mut self.bytes).await.ok()?;
+        let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
+        (read > 0).then(|| String::from_utf8_lossy(line).into_owned())
+    }
+}
+
 async fn read_out(
     pipe: impl AsyncRead + Unpin,
     task: String,
@@ -148,8 +169,8 @@ async fn read_out(
     sayings: mpsc::UnboundedSender<Saying>,
     changed: Arc<Notify>,
 ) {
-    let mut lines = BufReader::new(pipe).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
+    let mut lines = Lines::new(pipe);
+    while let Some(line) = lines.next().await {
         let saying = match line.strip_prefix(RECORD_SEPARATOR).map(serde_json::from_str::<Value>) {
             Some(Ok(event)) if event["event"] == "listening" => {
                 heard.lock().address = event["address"].as_str().and_then(|text| text.parse().ok());
@@ -168,14 +189,30 @@ async fn read_out(
 }
 
 async fn read_err(pipe: impl AsyncRead + Unpin, task: String, heard: Arc<Mutex<Heard>>) {
-    let mut lines = BufReader::new(pipe).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        eprintln!("{task}: {line}");
+    let mut lines = Lines::new(pipe);
+    while let Some(line) = lines.next().await {
+        output::say(&format!("{task}: {line}"));
         let mut heard = heard.lock();
         heard.tail.extend(line.as_bytes());
         heard.tail.push_back(b'\n');
         while heard.tail.len() > TAIL_BYTES {
             heard.tail.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_go_on_after_bytes_that_are_no_text() {
+        let mut lines = Lines::new(&b"a\n\xff\n\nend"[..]);
+        assert_eq!(lines.next().await.unwrap(), "a");
+        assert_eq!(lines.next().await.unwrap(), "\u{fffd}");
+        assert_eq!(lines.next().await.unwrap(), "");
+        assert_eq!(lines.next().await.unwrap(), "end");
+        assert!(lines.next().await.is_none());
     }
 }

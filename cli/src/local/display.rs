@@ -6,7 +6,7 @@
 //! task: it is fed from the runner's own channel.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle as BarStyle};
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use weir_supervisor::{Action, Event, EventKind};
 
 use super::child::Saying;
 use crate::arguments::ProgressStyle;
+use crate::output::{say, show};
 
 /// A job, for labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +82,9 @@ impl Display {
 
     fn output(&self, line: &str) {
         match self.style {
-            Style::Json => eprintln!("{line}"),
-            Style::Live => self.lines.suspend(|| println!("{line}")),
-            Style::Plain | Style::Silent => println!("{line}"),
+            Style::Json => say(line),
+            Style::Live => self.lines.suspend(|| show(line)),
+            Style::Plain | Style::Silent => show(line),
         }
     }
 
@@ -94,10 +95,10 @@ impl Display {
                 if let (Some(labels), Some(fields)) = (labelled.as_object_mut(), event.as_object()) {
                     labels.extend(fields.iter().map(|(key, value)| (key.clone(), value.clone())));
                 }
-                print_line(&labelled.to_string());
+                show(&labelled.to_string());
             }
             Style::Plain if event["event"] == "progress" => {
-                eprintln!("{}/{task} {}", name.job, progress_line(&event["progress"], None));
+                say(&format!("{}/{task} {}", name.job, progress_line(&event["progress"], None)));
             }
             Style::Live if event["event"] == "progress" => {
                 let progress = &event["progress"];
@@ -151,7 +152,7 @@ impl Display {
             Action::ClearTask { .. } | Action::ApplyLiveConfig { .. } => return,
         };
         let line = json!({"event": "task", "namespace": name.namespace, "job": name.job, "task": task, "order": order, "epoch": epoch});
-        print_line(&line.to_string());
+        show(&line.to_string());
     }
 
     /// Shows an event of the supervisor.
@@ -163,10 +164,10 @@ impl Display {
         match self.style {
             Style::Json => {
                 let line = json!({"event": "run", "namespace": name.namespace, "job": name.job, "type": kind, "reason": event.reason, "note": event.note});
-                print_line(&line.to_string());
+                show(&line.to_string());
             }
-            Style::Live => self.lines.suspend(|| eprintln!("{}: {} {}", name.job, event.reason, event.note)),
-            Style::Plain => eprintln!("{}: {} {}", name.job, event.reason, event.note),
+            Style::Live => self.lines.suspend(|| say(&format!("{}: {} {}", name.job, event.reason, event.note))),
+            Style::Plain => say(&format!("{}: {} {}", name.job, event.reason, event.note)),
             Style::Silent => {}
         }
     }
@@ -177,11 +178,6 @@ impl Display {
             line.bar.abandon();
         }
     }
-}
-
-fn print_line(line: &str) {
-    // A reader that is gone must not end the jobs.
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
 fn set_template(bar: &ProgressBar, template: &str) {
