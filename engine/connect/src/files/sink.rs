@@ -111,6 +111,13 @@ type PartitionColumns = Vec<(String, usize)>;
 
 /// The partition columns, and the indexes of the others.
 fn columns(schema: &Schema, partition_by: &[String]) -> Result<(PartitionColumns, Vec<usize>)> {
+    for (at, field) in schema.fields().iter().enumerate() {
+        if schema.fields().iter().take(at).any(|before| before.name().to_lowercase() == field.name().to_lowercase()) {
+            let name = field.name();
+            let text = format!("The column `{name}` already exists (case does not count); give one of them another name with AS.");
+            return Err(Error::config("COLUMN_ALREADY_EXISTS", text));
+        }
+    }
     let find = |name: &String| {
         let exact = schema.fields().iter().position(|field| field.name() == name);
         exact.or_else(|| schema.fields().iter().position(|field| field.name().eq_ignore_ascii_case(name)))

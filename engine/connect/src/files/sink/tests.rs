@@ -197,3 +197,9 @@ async fn a_failed_write_is_retryable_and_leaves_nothing() {
     writer.abort().await;
     assert_eq!(world.files(), ["k=b"]);
 }
+
+#[test]
+fn columns_of_one_name_are_refused() {
+    let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("A", DataType::Int32, true)]));
+    assert_eq!(super::columns(&schema, &[]).unwrap_err().condition(), "COLUMN_ALREADY_EXISTS");
+}
