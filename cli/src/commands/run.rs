@@ -36,9 +36,11 @@ pub fn run(arguments: RunArguments) -> Ended {
         .enable_all()
         .build()
         .map_err(|e| Error::retryable("RUNTIME_NOT_STARTED", "could not start the async runtime").with_source(e))?;
+    crate::output::background::start();
     let tasks = LocalSet::new();
     let ended = tasks.block_on(&runtime, run_all(arguments));
     runtime.shutdown_background();
+    crate::output::background::drain();
     ended
 }
 

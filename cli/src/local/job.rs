@@ -239,6 +239,7 @@ impl LocalJob {
         self.state.replace(&self.state.generation(accepted.generation), wish.document.as_bytes())?;
         self.state.write("accepted.json", &accepted)?;
         self.accepted = accepted;
+        self.state.prune_generations(self.accepted.generation);
         self.document = Some(wish.document.clone());
         Ok(())
     }

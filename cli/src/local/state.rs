@@ -17,6 +17,9 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 use weir_core::{Error, ErrorClass, Result};
 
+/// Manifests kept: the accepted one and those that running tasks began with.
+const KEPT_GENERATIONS: i64 = 10;
+
 /// A locked state directory.
 #[derive(Debug)]
 pub struct StateDir {
@@ -34,7 +37,23 @@ impl StateDir {
             let folder = path.join(folder);
             fs::create_dir_all(&folder).map_err(|e| failed("create", &folder, e))?;
         }
-        Ok(Self { path, _lock: lock })
+        let state = Self { path, _lock: lock };
+        // Reports of tasks that an earlier runner started: nobody asks for them any more.
+        state.prune("exit", |_| true);
+        Ok(state)
+    }
+
+    /// Removes manifests that no task can be started from any more.
+    pub fn prune_generations(&self, newest: i64) {
+        let is_old = |name: &str| name.trim_end_matches(".yaml").parse::<i64>().is_ok_and(|number| number + KEPT_GENERATIONS <= newest);
+        self.prune("generations", is_old);
+    }
+
+    fn prune(&self, folder: &str, is_old: impl Fn(&str) -> bool) {
+        let entries = fs::read_dir(self.path.join(folder)).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(&is_old)) {
+            self.remove(&entry.path());
+        }
     }
 
     /// The job's UID, made at the first start.

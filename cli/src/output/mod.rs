@@ -5,6 +5,8 @@
 //! the exit code stays the command's own. Results that cannot be written for
 //! another reason, such as a full disk, are an error.
 
+pub mod background;
+
 use std::io::{self, Write};
 
 use weir_core::{Error, Result};
@@ -47,12 +49,12 @@ pub fn not_printed(error: io::Error) -> Error {
 
 /// Shows a line on stdout, if somebody reads it.
 pub fn show(line: &str) {
-    let _ = writeln!(io::stdout().lock(), "{line}");
+    background::line(background::Stream::Out, line);
 }
 
 /// Says a line on stderr, if somebody reads it.
 pub fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    background::line(background::Stream::Err, line);
 }
 
 #[cfg(test)]
