@@ -77,7 +77,16 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let identity = serde_json::to_string(&sink.identity()).expect("an identity is strings");
     let since = log.bind_sink(&identity, definition.reset_nonce).await?;
     let sink_recorded = sink.recorded_batch(query_id).await?;
-    let recovery = log.recover(sink_recorded, sink.records_every_batch().then_some(since), order.len()).await?;
+    let recovered = log.recover(sink_recorded, sink.records_every_batch().then_some(since), order.len()).await;
+    let recovery = match recovered {
+        Ok(recovery) => recovery,
+        Err(error) => {
+            // A process that slept compares what it read of the sink with what a
+            // successor wrote since; then the successor is the reason, not damage.
+            log.fence().check().await?;
+            return Err(error);
+        }
+    };
     log.claim().clean_up().await?;
     let lanes = Lanes::new(&definition.name, Arc::new(compiled), definition.session.lanes.unwrap_or(environment.lanes));
     Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, lanes, recovery, sink_recorded })
