@@ -28,7 +28,7 @@ fn lines_are_events_and_the_end_is_one_too() {
 
 #[test]
 fn a_frozen_child_stands_still_until_it_is_thawed() {
-    let child = Guarded::spawn("frozen", shell("echo ready; trap 'echo got it; exit 0' TERM; while :; do read line; done")).unwrap();
+    let child = Guarded::spawn("frozen", shell("trap 'echo got it; exit 0' TERM; echo ready; while :; do read line; done")).unwrap();
     child.output.wait_for("ready", GENEROUS, |line| line == "ready").unwrap();
     child.freeze().unwrap();
     assert_eq!(state_of(child.id()), Some('T'));
