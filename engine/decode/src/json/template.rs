@@ -54,8 +54,14 @@ impl Literal {
     }
 }
 
+/// The bytes, if all are ASCII.
+fn ascii(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.is_ascii().then_some(bytes)
+}
+
 impl Template {
-    /// The shape of a record read in full, unless a name came twice.
+    /// The shape of a record read in full, unless a name came twice or has
+    /// characters beyond ASCII: those are checked by the general decoder alone.
     pub(super) fn learn(record: &[u8], end: usize, trace: &[Step], fields: usize) -> Option<Self> {
         if trace.is_empty() || trace.len() > MAX_STEPS {
             return None;
@@ -68,10 +74,10 @@ impl Template {
                 let at = absent.iter().position(|candidate| *candidate == field)?;
                 absent.remove(at);
             }
-            steps.push((Literal::new(&record[from..step.start]), step.field));
+            steps.push((Literal::new(ascii(&record[from..step.start])?), step.field));
             from = step.end;
         }
-        Some(Self { steps, end: Literal::new(&record[from..end]), absent })
+        Some(Self { steps, end: Literal::new(ascii(&record[from..end])?), absent })
     }
 
     /// Whether the record has this shape and all its values fitted; if not,

@@ -206,6 +206,15 @@ fn deep_and_large_values_are_bounded() {
     assert_eq!(rows(&[("a", DataType::Utf8)], &[&large])[0].len(), (10 << 20) + 2);
 }
 
+#[test]
+fn a_name_that_is_not_utf8_is_malformed_each_time() {
+    let fields = [("a", DataType::Int64), ("_corrupt_record", DataType::Utf8)];
+    let damaged: &[u8] = b"{\"\xc3\":{}}";
+    let batch = decode(&fields, Origin::File, ParseMode::Permissive, &[damaged, b"{\"a\":0.0}", damaged, damaged]);
+    let corrupt = batch.column(1).as_string::<i32>();
+    assert!([0, 2, 3].iter().all(|row| corrupt.value(*row) == "{\"\u{fffd}\":{}}"));
+}
+
 fn json() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),
