@@ -21,13 +21,6 @@ use crate::manifests::Manifests;
 use crate::outcome::{Code, Ended};
 use crate::output;
 
-/// What to do with warnings of a manifest that is accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Warnings {
-    /// Print them on stderr.
-    Print,
-}
-
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Ended {
     let (_, problems) = runtime()?.block_on(check(&arguments.files, &arguments.parameters));
@@ -46,17 +39,15 @@ pub fn run(arguments: &CheckArguments) -> Ended {
     Ok(if problems.iter().any(Problem::is_error) { Code::CONFIG } else { Code::DONE })
 }
 
-/// The manifests when they pass the check; otherwise one error with all problems.
-pub async fn accepted(files: &[PathBuf], parameters: &[(String, String)], warnings: Warnings) -> Result<Manifests> {
+/// The manifests when they pass the check, their warnings printed on stderr; otherwise one error with all problems.
+pub async fn accepted(files: &[PathBuf], parameters: &[(String, String)]) -> Result<Manifests> {
     let (manifests, problems) = check(files, parameters).await;
     let (errors, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::is_error);
     if !errors.is_empty() {
         let lines: Vec<String> = errors.iter().map(Problem::to_string).collect();
         return Err(Error::config("MANIFEST_INVALID", format!("{} problems\n{}", lines.len(), lines.join("\n"))));
     }
-    match warnings {
-        Warnings::Print => others.iter().for_each(|warning| output::say(&warning.to_string())),
-    }
+    others.iter().for_each(|warning| output::say(&warning.to_string()));
     Ok(manifests)
 }
 

@@ -45,7 +45,7 @@ pub fn run(arguments: RunArguments) -> Ended {
 }
 
 async fn run_all(arguments: RunArguments) -> Ended {
-    let manifests = check::accepted(&arguments.files, &arguments.parameters, check::Warnings::Print).await?;
+    let manifests = check::accepted(&arguments.files, &arguments.parameters).await?;
     let mut signals = Signals::listen()?;
     let display = Arc::new(Display::new(arguments.progress));
     let (shutdown, shutdown_seen) = watch::channel(Shutdown::None);
@@ -183,7 +183,7 @@ async fn watch_files(arguments: RunArguments, wishes: Vec<(JobKey, watch::Sender
             continue;
         }
         seen = now;
-        match check::accepted(&arguments.files, &arguments.parameters, check::Warnings::Print).await {
+        match check::accepted(&arguments.files, &arguments.parameters).await {
             Ok(manifests) => {
                 let document = manifests.document();
                 for ((namespace, name), wish) in &wishes {

@@ -71,11 +71,6 @@ pub async fn claim(root: &Folder, claimant: &Claimant) -> Result<Claim> {
 }
 
 impl Claim {
-    /// Steps 4 again, for sinks that take over something when opened.
-    pub async fn recheck(&self) -> Result<()> {
-        self.fence.check().await
-    }
-
     /// The folder of Weir's own files in the checkpoint.
     pub fn weir(&self) -> &Folder {
         &self.weir

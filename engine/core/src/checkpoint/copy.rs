@@ -58,7 +58,8 @@ pub async fn copy(from: &Folder, to: &Folder, kind: CopyAs) -> Result<Copied> {
                 Err(object_store::Error::NotFound { .. }) => continue,
                 Err(error) => Err(error),
             };
-            let body = body.map_err(|e| Error::retryable("STORAGE_FAILURE", format!("could not read {}/{name}", from.url())).with_source(e))?;
+            let body =
+                body.map_err(|e| Error::retryable("STORAGE_FAILURE", format!("could not read {}/{name}", from.url())).with_source(e))?;
             objects += usize::from(to.create_new(&name, body).await? == Created::New);
         }
     }
@@ -85,7 +86,18 @@ mod tests {
     use crate::storage::{Durability, Storage};
 
     async fn checkpoint(folder: &Folder) {
-        let files = ["metadata", "offsets/3", "offsets/4", "offsets/5", "commits/3", "commits/4", "sources/0/0", "_weir/sink", "_weir/owner/0", "_weir/epochs/000000000007"];
+        let files = [
+            "metadata",
+            "offsets/3",
+            "offsets/4",
+            "offsets/5",
+            "commits/3",
+            "commits/4",
+            "sources/0/0",
+            "_weir/sink",
+            "_weir/owner/0",
+            "_weir/epochs/000000000007",
+        ];
         for file in files {
             folder.create_new(file, format!("text of {file}")).await.unwrap();
         }

@@ -7,7 +7,7 @@
 use uuid::Uuid;
 
 use super::claim::Claim;
-use super::entries::{self, CommitEntry, OffsetEntry};
+use super::entries::{CommitEntry, OffsetEntry, damaged};
 use super::fence::Fence;
 use super::log::{Appended, FencedLog};
 use super::recovery::{self, Facts, Recovery};
@@ -202,6 +202,3 @@ const SINCE: &str = "sinceBatch";
 fn sink_record(bytes: &[u8]) -> Option<SinkRecord> {
     serde_json::from_slice(bytes).ok()
 }
-
-// Kept here so that every text of a damaged file comes from one place.
-pub use entries::damaged;
