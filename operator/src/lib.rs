@@ -1,0 +1,12 @@
+//! The operator: StreamingJob resources become pods, one run at a time.
+//!
+//! Five steps per pass, each in a module of its own: *observe* (uncached
+//! reads into facts), *decide* (`weir_supervisor::decide`, no rule lives
+//! here), *build* (pure: pods and ConfigMaps), *apply* (one function that
+//! creates pods, one that deletes them, always by UID), *status* (one function
+//! that writes it). The supervisor's memory is in `.status` before anything
+//! that it plans is done; a conflict there ends the pass, which is what keeps
+//! a leader that was asleep from acting on what it knew.
+
+pub mod clock;
+pub mod names;

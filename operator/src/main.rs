@@ -1,0 +1,3 @@
+//! `weir-operator`: the controller and what is needed to install it.
+
+fn main() {}

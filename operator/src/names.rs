@@ -1,0 +1,121 @@
+//! Names, labels and annotations of what the operator owns in a cluster.
+//!
+//! A pod is found by its owner's UID, never by a label that a user may change;
+//! labels carry facts for people and for the cross-check. Pod names are fixed
+//! per task, so the API server itself keeps two pods of a task apart.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+/// The field manager and event reporter.
+pub const MANAGER: &str = "weir-operator";
+/// The name of the engine's container.
+pub const ENGINE_CONTAINER: &str = "engine";
+/// The finalizer of a job: its runs are stopped before it goes.
+pub const FINALIZER: &str = "weir.dev/run";
+/// Annotation of a job: the installation that looks after it.
+pub const INSTALLATION: &str = "weir.dev/operator";
+/// Port of the task's HTTP interface in its pod.
+pub const TASK_PORT: u16 = 8080;
+
+/// Label: who made this. Watches select on it.
+pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Its value.
+pub const MANAGED_BY: &str = "weir";
+/// Label: UID of the job.
+pub const LABEL_JOB_UID: &str = "weir.dev/job-uid";
+/// Label: name of the job.
+pub const LABEL_JOB: &str = "weir.dev/job";
+/// Label: name of the task.
+pub const LABEL_TASK: &str = "weir.dev/task";
+/// Label: number of the run.
+pub const LABEL_RUN: &str = "weir.dev/run";
+/// Label: attempt of the task in the run.
+pub const LABEL_ATTEMPT: &str = "weir.dev/attempt";
+/// Label: the epoch, the fence token of the pod.
+pub const LABEL_EPOCH: &str = "weir.dev/epoch";
+/// Label: generation of the manifest that the pod or ConfigMap is made of.
+pub const LABEL_GENERATION: &str = "weir.dev/generation";
+
+/// The job that something belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID, so that a job of the same name made anew is another one.
+    pub uid: String,
+}
+
+impl JobId {
+    /// The owner reference that children carry: the controller, so that garbage collection takes them with the job.
+    pub fn owner_reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: "weir.dev/v1alpha1".to_owned(),
+            kind: "StreamingJob".to_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    /// Whether an object's controller is this very job.
+    pub fn owns(&self, metadata: &ObjectMeta) -> bool {
+        controller_uid(metadata) == Some(self.uid.as_str())
+    }
+
+    /// The label selector of everything that belongs to this job.
+    pub fn selector(&self) -> String {
+        format!("{LABEL_JOB_UID}={}", self.uid)
+    }
+
+    /// Labels of everything that belongs to this job.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (LABEL_MANAGED_BY.to_owned(), MANAGED_BY.to_owned()),
+            (LABEL_JOB_UID.to_owned(), self.uid.clone()),
+            (LABEL_JOB.to_owned(), self.name.clone()),
+        ])
+    }
+}
+
+/// UID of an object's controller.
+pub fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}
+
+/// The pod of a task.
+pub fn pod_name(job: &str, task: &str) -> String {
+    format!("{job}--{task}")
+}
+
+/// The ConfigMap of an accepted generation.
+pub fn generation_name(job: &str, generation: i64) -> String {
+    format!("{job}-g{generation}")
+}
+
+/// A label's value.
+pub fn label<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(name).map(String::as_str)
+}
+
+/// An annotation's value.
+pub fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// Environment variable of the engine's container that carries the epoch.
+pub const EPOCH_VARIABLE: &str = "WEIR_EPOCH";
+
+/// The epoch of a pod: from its container's environment, which nobody can change, else from the label.
+pub fn epoch_of_pod(pod: &Pod) -> Option<u64> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let variables = containers.filter(|container| container.name == ENGINE_CONTAINER).flat_map(|engine| engine.env.iter().flatten());
+    let fixed = variables.filter(|variable| variable.name == EPOCH_VARIABLE).find_map(|variable| variable.value.as_ref()?.parse().ok());
+    fixed.or_else(|| label(&pod.metadata, LABEL_EPOCH)?.parse().ok())
+}
