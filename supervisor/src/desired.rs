@@ -99,6 +99,23 @@ impl Desired {
         })
     }
 
+    /// What nobody has accepted yet: no task, no run.
+    pub fn nothing() -> Desired {
+        let rules = weir_crds::resource::StreamingJobSpec::without_tasks().policy().expect("a manual trigger has a policy");
+        Desired {
+            rules,
+            generation: 0,
+            acceptance: Acceptance::Accepted,
+            run_hash: String::new(),
+            task_hashes: BTreeMap::new(),
+            run_now: None,
+            paused: false,
+            lifetime: Lifetime::AsTriggered,
+            image: String::new(),
+            schedule: None,
+        }
+    }
+
     /// The parsed schedule; none for other triggers.
     pub fn schedule(&self) -> Option<&Schedule> {
         self.schedule.as_ref()

@@ -46,6 +46,7 @@ pub mod conditions;
 mod decide;
 pub mod desired;
 pub mod exit;
+pub mod generation;
 pub mod health;
 pub mod memory;
 pub mod observed;

@@ -15,12 +15,12 @@ use rustix::process::Signal;
 use tokio::sync::{Notify, mpsc, watch};
 use weir_core::{Error, ErrorClass, Result};
 use weir_runtime::http::LiveConfig;
+use weir_supervisor::generation::Accepted;
 use weir_supervisor::observed::{Observed, Shutdown, Slot, StopOrder};
 use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
 
 use super::child::{Child, ChildSpec, Saying};
 use super::display::{Display, Extent, JobName};
-use super::generation::Accepted;
 use super::look::{self, Answers};
 use super::state::StateDir;
 use crate::manifests::run_now_token;
@@ -101,7 +101,7 @@ impl LocalJob {
             .unwrap_or_default();
         let accepted = match state.read::<Accepted>("accepted.json")? {
             Some(stored) => stored,
-            None => Accepted::first(wish.job.spec.clone()),
+            None => Accepted::first(1, wish.job.spec.clone()),
         };
         let mut job = Self {
             setting,
@@ -230,11 +230,12 @@ impl LocalJob {
         if wish.refusal.is_some() || self.refused_edit.is_some() {
             return Ok(());
         }
-        let accepted = match self.accepted.next(wish.job.spec.clone()) {
-            Some(next) => next,
-            None if self.document.as_ref() == Some(&wish.document) => return Ok(()),
-            None => self.accepted.clone(),
-        };
+        let is_same_spec = wish.job.spec == self.accepted.spec;
+        if is_same_spec && self.document.as_ref() == Some(&wish.document) {
+            return Ok(());
+        }
+        let next = || self.accepted.next(self.accepted.generation + 1, wish.job.spec.clone());
+        let accepted = if is_same_spec { self.accepted.clone() } else { next() };
         // The documents first: children of the generation read them.
         self.state.replace(&self.state.generation(accepted.generation), wish.document.as_bytes())?;
         self.state.write("accepted.json", &accepted)?;
@@ -256,7 +257,7 @@ impl LocalJob {
     fn desired(&self, wish: &Wish) -> Result<Desired> {
         let accepted = &self.accepted;
         let policy = accepted.spec.policy().map_err(|e| Error::config("SPEC_INVALID", e.to_string()))?;
-        let mut desired = Desired::accepted(policy, accepted.generation, accepted.run_hash(), accepted.task_hashes())
+        let mut desired = Desired::accepted(policy, accepted.generation, accepted.run_hash.clone(), accepted.task_hashes.clone())
             .map_err(|e| Error::config("INVALID_SCHEDULE", e.to_string()))?;
         if let Some(message) = wish.refusal.as_ref().or(self.refused_edit.as_ref()) {
             desired.acceptance =

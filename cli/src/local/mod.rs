@@ -1,13 +1,12 @@
 //! The local runner: the operator's supervisor over child processes.
 //!
-//! `state` is the folder that outlives the runner, `generation` tells what an
-//! edit of the manifest means, `child` is one running task, `look` fills the
-//! supervisor's view of the children, `job` is the loop of one job, `display`
-//! shows it. What is decided is decided by `weir_supervisor::decide` alone.
+//! `state` is the folder that outlives the runner, `child` is one running task,
+//! `look` fills the supervisor's view of the children, `job` is the loop of one
+//! job, `display` shows it. What is decided is decided by
+//! `weir_supervisor::decide` alone.
 
 pub mod child;
 pub mod display;
-pub mod generation;
 pub mod job;
 pub mod look;
 pub mod state;

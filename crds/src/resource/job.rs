@@ -414,3 +414,29 @@ pub struct CatalogSpec {
     #[schemars(length(min = 1, max = 1024))]
     pub volumes: Option<String>,
 }
+
+impl StreamingJobSpec {
+    /// A spec that wants nothing.
+    pub fn without_tasks() -> StreamingJobSpec {
+        StreamingJobSpec {
+            image: None,
+            trigger: TriggerSpec { manual: Some(ManualSpec {}), ..TriggerSpec::default() },
+            restart: RestartSpec::default(),
+            task_retry: None,
+            start_deadline: defaults::five_minutes(),
+            stop_timeout: defaults::one_minute(),
+            keep_failed_for: defaults::zero(),
+            node_lost_policy: NodeLostPolicySpec::default(),
+            suspend: false,
+            restart_nonce: 0,
+            checkpoint_root: None,
+            health: HealthSpec::default(),
+            listeners: Vec::new(),
+            notifications: None,
+            catalogs: Vec::new(),
+            parameters: BTreeMap::new(),
+            conf: BTreeMap::new(),
+            tasks: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Which generation of a manifest is in force.
+//!
+//! The newest one that passed every check: parsed, an edit that moves no
+//! checkpoint, allowed references, and `weir check`. An accepted generation is
+//! an immutable ConfigMap before any pod uses it, so it is also the record of
+//! the acceptance: a pass that died after writing it finds it again, and a
+//! rejected edit never stops the last good generation from being restarted.
+//! Pure: looking things up and running the check are the caller's.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde::Deserialize;
+use serde_json::Value;
+use weir_crds::StreamingJob;
+use weir_crds::finding::Finding;
+use weir_crds::resource::{OnChangeSpec, OptionsFromSpec, StreamingJobSpec, edit_problems};
+use weir_supervisor::generation::Accepted;
+
+use crate::names::JobId;
+use crate::settings::SecretWatch;
+
+/// Why a generation is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// CamelCase word of the `Accepted` condition.
+    pub reason: String,
+    /// What is wrong, for people.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A manifest that is wrong in itself.
+    pub fn invalid(message: impl Into<String>) -> Refusal {
+        Refusal { reason: "SpecInvalid".to_owned(), message: message.into() }
+    }
+}
+
+/// The key of the job document in a generation's ConfigMap.
+pub const DOCUMENT_KEY: &str = "job.json";
+/// The key of the record of acceptance.
+pub const ACCEPTED_KEY: &str = "accepted.json";
+
+/// Everything that can be refused without running the check.
+pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec, secrets: SecretWatch) -> Option<Refusal> {
+    if let Err(error) = spec.policy() {
+        return Some(Refusal::invalid(error.to_string()));
+    }
+    if let Some(accepted) = last_good {
+        let found = edit_problems(&named(id, accepted.spec.clone()), &named(id, spec.clone()));
+        if !found.is_empty() {
+            let sentences: Vec<String> = found.iter().map(Finding::sentence).collect();
+            return Some(Refusal::invalid(sentences.join("; ")));
+        }
+    }
+    let secret = watched_references(spec).find_map(|reference| reference.secret_ref.as_ref());
+    match (secret, secrets) {
+        (Some(secret), SecretWatch::Withheld) => Some(Refusal {
+            reason: "ReferenceNotPermitted".to_owned(),
+            message: format!(
+                "onChange: Restart on the Secret {} needs an operator that may read Secrets: install it with --watch-secrets and its \
+                 rights, or write onChange: Ignore",
+                secret.name
+            ),
+        }),
+        _ => None,
+    }
+}
+
+/// References of a spec whose change restarts their task.
+pub fn watched_references(spec: &StreamingJobSpec) -> impl Iterator<Item = &OptionsFromSpec> {
+    spec.tasks.iter().flat_map(task_references)
+}
+
+/// References of one task whose change restarts it.
+pub fn task_references(task: &weir_crds::resource::TaskSpec) -> impl Iterator<Item = &OptionsFromSpec> {
+    let inputs = task.queries.iter().flat_map(|query| query.sources.iter().chain(&query.tables).map(|source| &source.options_from));
+    let sinks = task.queries.iter().map(|query| &query.sink.options_from);
+    inputs.chain(sinks).flatten().filter(|reference| reference.on_change == OnChangeSpec::Restart)
+}
+
+/// The record in a ConfigMap of ours.
+pub fn recorded(id: &JobId, map: &ConfigMap) -> Option<Accepted> {
+    if !id.owns(&map.metadata) {
+        return None;
+    }
+    let text = map.data.as_ref()?.get(ACCEPTED_KEY)?;
+    let value: Value = serde_json::from_str(text).ok()?;
+    Accepted::deserialize(value).ok()
+}
+
+/// The newest record below a generation.
+pub fn newest_below(id: &JobId, maps: &[ConfigMap], generation: i64) -> Option<Accepted> {
+    let known = maps.iter().filter_map(|map| recorded(id, map)).filter(|accepted| accepted.generation < generation);
+    known.max_by_key(|accepted| accepted.generation)
+}
+
+fn named(id: &JobId, spec: StreamingJobSpec) -> StreamingJob {
+    let mut job = StreamingJob::new(&id.name, spec);
+    job.metadata.namespace = Some(id.namespace.clone());
+    job
+}

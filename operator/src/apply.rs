@@ -1,0 +1,230 @@
+//! The apply step: the supervisor's orders become calls.
+//!
+//! Each order is harmless when repeated and goes to the pod of one epoch and
+//! UID. A refusal of a pod is an observation for the next pass, not an error;
+//! an error ends the pass, and the next one gives the order again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use weir_supervisor::generation::Accepted;
+use weir_supervisor::time::Timestamp;
+use weir_supervisor::{Action, Memory};
+
+use crate::accept;
+use crate::build::{self, PodOrder};
+use crate::cluster::{CallError, Cluster, Created, Grace};
+use crate::job::Job;
+use crate::local::Local;
+use crate::metrics::{CreateConflict, Metrics};
+use crate::names::{controller_uid, epoch_of_pod, generation_name, pod_name};
+use crate::poll::{LiveSettings, Poller};
+use crate::settings::Settings;
+use crate::token;
+
+/// What the kubelet waits beyond the stop timeout, so that the engine ends by itself first.
+const GRACE_BEYOND_STOP: Duration = Duration::from_secs(5);
+
+/// Why an order could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// A call failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Something of ours cannot be built.
+    #[error("{0}")]
+    Build(String),
+}
+
+/// Who carries out orders.
+pub struct Applier<'a> {
+    /// The API server.
+    pub cluster: &'a Cluster,
+    /// The tasks.
+    pub poller: &'a Poller,
+    /// Settings.
+    pub settings: &'a Settings,
+    /// Counters.
+    pub metrics: &'a Metrics,
+    /// The installation's key.
+    pub key: &'a token::Key,
+    /// The time of the pass.
+    pub now: Timestamp,
+}
+
+/// What orders are about.
+pub struct Subject<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The generation in force.
+    pub accepted: &'a Accepted,
+    /// The memory that was stored with the orders.
+    pub memory: &'a Memory,
+    /// The job's pods by task, as just seen.
+    pub pods: &'a BTreeMap<String, Pod>,
+}
+
+/// A pod that is there although this process did not see itself create it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// The task.
+    pub task: String,
+    /// The epoch.
+    pub epoch: u64,
+}
+
+impl Applier<'_> {
+    /// Carries out one order.
+    pub async fn apply(&self, action: &Action, subject: &Subject<'_>, local: &mut Local) -> Result<Option<Adopted>, ApplyError> {
+        match action {
+            Action::StartTask { task, epoch, attempt, run, generation } => {
+                return self.start(subject, local, task, *epoch, *attempt, *run, *generation).await;
+            }
+            Action::StopTask { task, epoch, deadline } => {
+                if let Some(pod) = pod_of(subject, task, *epoch) {
+                    let left = weir_supervisor::time::elapsed(self.now, *deadline) + GRACE_BEYOND_STOP;
+                    self.cluster.delete_pod(pod, Grace::Seconds(whole_seconds(left))).await?;
+                }
+            }
+            Action::KillTask { task, epoch } => {
+                // A shorter grace than the one that runs; the kubelet kills.
+                if let Some(pod) = pod_of(subject, task, *epoch).filter(|pod| pod.metadata.deletion_grace_period_seconds != Some(1)) {
+                    self.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
+                }
+            }
+            Action::ForceRemoveTask { task, epoch } => {
+                if let Some(pod) = pod_of(subject, task, *epoch) {
+                    self.cluster.delete_pod(pod, Grace::Force).await?;
+                }
+            }
+            Action::ClearTask { task, epoch } => {
+                local.rejections.remove(task);
+                if let Some(pod) = pod_of(subject, task, *epoch) {
+                    self.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
+                }
+            }
+            Action::ApplyLiveConfig { task, epoch, generation } => self.configure(subject, local, task, *epoch, *generation).await,
+        }
+        Ok(None)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn start(
+        &self,
+        subject: &Subject<'_>,
+        local: &mut Local,
+        task: &str,
+        epoch: u64,
+        attempt: u32,
+        run: u64,
+        generation: i64,
+    ) -> Result<Option<Adopted>, ApplyError> {
+        local.rejections.remove(task);
+        let Some(accepted) = self.stored_generation(subject, generation).await? else {
+            // The order is older than anything that is kept; the next pass takes it back by refusing it.
+            let message = format!("the ConfigMap {} is gone", generation_name(&subject.job.id.name, generation));
+            local.rejections.insert(task.to_owned(), (epoch, message));
+            return Ok(None);
+        };
+        let image = subject.memory.run.as_ref().map(|run| run.image.as_str()).filter(|image| !image.is_empty());
+        let token = token::token(self.key, &subject.job.id.uid, epoch);
+        let order = PodOrder {
+            job: &subject.job.id,
+            spec: &accepted.spec,
+            generation,
+            task,
+            epoch,
+            attempt,
+            run,
+            image: image.unwrap_or(&self.settings.image),
+            token: &token,
+            adopt_checkpoint: subject.job.adopted_checkpoint(),
+        };
+        let pod = build::pod(&order);
+        match self.cluster.create_pod(&pod).await {
+            Ok(Created::New(_)) => Ok(None),
+            Ok(Created::Exists) => self.judge_existing(subject, task, epoch).await,
+            Err(error) if error.is_refusal() => {
+                local.rejections.insert(task.to_owned(), (epoch, refusal_words(&error)));
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A pod of that name is there: ours by a lost answer, ours and still going, or somebody else's. Touches nothing.
+    async fn judge_existing(&self, subject: &Subject<'_>, task: &str, epoch: u64) -> Result<Option<Adopted>, ApplyError> {
+        let name = pod_name(&subject.job.id.name, task);
+        let Some(found) = self.cluster.pod(&subject.job.id.namespace, &name).await? else { return Ok(None) };
+        let is_own = controller_uid(&found.metadata) == Some(subject.job.id.uid.as_str());
+        let class = match epoch_of_pod(&found) {
+            Some(there) if is_own && there == epoch => CreateConflict::Adopted,
+            _ if is_own => CreateConflict::StillTerminating,
+            _ => CreateConflict::Foreign,
+        };
+        self.metrics.create_conflict(class);
+        Ok((class == CreateConflict::Adopted).then(|| Adopted { task: task.to_owned(), epoch }))
+    }
+
+    /// The generation that an order names, once it is in its ConfigMap.
+    async fn stored_generation(&self, subject: &Subject<'_>, generation: i64) -> Result<Option<Accepted>, ApplyError> {
+        let id = &subject.job.id;
+        let found = self.cluster.config_map(&id.namespace, &generation_name(&id.name, generation)).await?;
+        if let Some(map) = found {
+            return Ok(accept::recorded(id, &map));
+        }
+        if subject.accepted.generation != generation {
+            return Ok(None);
+        }
+        store_generation(self.cluster, subject.job, subject.accepted).await?;
+        Ok(Some(subject.accepted.clone()))
+    }
+
+    async fn configure(&self, subject: &Subject<'_>, local: &mut Local, task: &str, epoch: u64, generation: i64) {
+        let Some(pod) = pod_of(subject, task, epoch) else { return };
+        let stop_timeout = subject.accepted.spec.stop_timeout.as_duration().as_millis();
+        let settings = LiveSettings { generation, stop_timeout_ms: u64::try_from(stop_timeout).unwrap_or(u64::MAX) };
+        let token = token::token(self.key, &subject.job.id.uid, epoch);
+        match self.poller.configure(pod, &token, &settings).await {
+            Ok(()) => {
+                let asked = local.tasks.get_mut(pod.metadata.uid.as_deref().unwrap_or_default());
+                if let Some(answers) = asked.and_then(|asked| asked.answers.as_mut()) {
+                    answers.generation = generation;
+                }
+            }
+            // The supervisor repeats it at a pace.
+            Err(silence) => tracing::warn!(task, epoch, %silence, "live settings did not arrive"),
+        }
+    }
+}
+
+/// Writes the ConfigMap of an accepted generation; one that is there already must be ours.
+pub async fn store_generation(cluster: &Cluster, job: &Job, accepted: &Accepted) -> Result<(), ApplyError> {
+    let map = build::generation_config_map(&job.id, accepted).map_err(|error| ApplyError::Build(error.to_string()))?;
+    match cluster.create_config_map(&map).await? {
+        Created::New(_) => Ok(()),
+        Created::Exists => {
+            let name = generation_name(&job.id.name, accepted.generation);
+            let found = cluster.config_map(&job.id.namespace, &name).await?;
+            match found {
+                Some(map) if !job.id.owns(&map.metadata) => {
+                    Err(ApplyError::Build(format!("the ConfigMap {name} belongs to something else; remove or rename it")))
+                }
+                Some(_) | None => Ok(()),
+            }
+        }
+    }
+}
+
+fn pod_of<'a>(subject: &'a Subject<'_>, task: &str, epoch: u64) -> Option<&'a Pod> {
+    subject.pods.get(task).filter(|pod| epoch_of_pod(pod) == Some(epoch))
+}
+
+fn whole_seconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
+}
+
+fn refusal_words(error: &CallError) -> String {
+    error.status().map_or_else(|| error.to_string(), |status| status.message.clone())
+}

@@ -1,0 +1,106 @@
+//! Checks of new generations, beside the passes.
+//!
+//! One check runs at a time and may take long; passes go on meanwhile with the
+//! last good generation. A verdict is kept until its generation is accepted or
+//! replaced, and its arrival asks for a pass. A check that could not be run is
+//! tried again, and is never a verdict.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use weir_crds::resource::StreamingJobSpec;
+use weir_supervisor::time::{Timestamp, after};
+
+use crate::accept::Refusal;
+use crate::build;
+use crate::check::{Checker, Verdict};
+use crate::clock::Clock;
+use crate::job::Job;
+use crate::names::JobId;
+
+/// When a check that could not be run is tried again.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// How far the check of a generation is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckState {
+    /// It runs, or waits for its turn.
+    Running,
+    /// It passed.
+    Passed,
+    /// The manifest is refused.
+    Refused(Refusal),
+    /// It could not be run; tried again at this time.
+    Unavailable {
+        /// Why, for people.
+        message: String,
+        /// When to try again.
+        retry_at: Timestamp,
+    },
+}
+
+/// The checks of all jobs.
+pub struct Checks {
+    checker: Checker,
+    clock: Arc<dyn Clock>,
+    known: Arc<Mutex<HashMap<JobId, (i64, CheckState)>>>,
+    done: mpsc::UnboundedSender<JobId>,
+}
+
+impl Checks {
+    /// Checks with a checker; `done` hears of every verdict.
+    pub fn new(checker: Checker, clock: Arc<dyn Clock>, done: mpsc::UnboundedSender<JobId>) -> Checks {
+        Checks { checker, clock, known: Arc::default(), done }
+    }
+
+    /// How far the check of a job's newest generation is; begins it where it is not.
+    pub fn state(&self, job: &Job, spec: &StreamingJobSpec, now: Timestamp) -> CheckState {
+        let mut known = self.known.lock();
+        match known.get(&job.id) {
+            Some((generation, CheckState::Unavailable { retry_at, .. })) if *generation == job.generation && *retry_at <= now => {}
+            Some((generation, state)) if *generation == job.generation => return state.clone(),
+            Some(_) | None => {}
+        }
+        known.insert(job.id.clone(), (job.generation, CheckState::Running));
+        drop(known);
+        self.begin(job, spec);
+        CheckState::Running
+    }
+
+    /// The verdict is not needed any more.
+    pub fn forget(&self, id: &JobId) {
+        self.known.lock().remove(id);
+    }
+
+    fn begin(&self, job: &Job, spec: &StreamingJobSpec) {
+        let document = build::job_document(&job.id, spec);
+        let (id, generation) = (job.id.clone(), job.generation);
+        let (checker, clock, known, done) = (self.checker.clone(), Arc::clone(&self.clock), Arc::clone(&self.known), self.done.clone());
+        tokio::spawn(async move {
+            let state = match checker.check(&document).await {
+                Verdict::Accepted { warnings } => {
+                    for warning in warnings {
+                        tracing::info!(job = id.name, namespace = id.namespace, generation, warning, "the manifest has a warning");
+                    }
+                    CheckState::Passed
+                }
+                Verdict::Rejected { reason, message } => CheckState::Refused(Refusal { reason, message }),
+                Verdict::Unavailable { message } => {
+                    tracing::warn!(job = id.name, namespace = id.namespace, generation, message, "the manifest could not be checked");
+                    CheckState::Unavailable { message, retry_at: after(clock.now(), RETRY) }
+                }
+            };
+            let mut known = known.lock();
+            // A newer generation may have come meanwhile; its own check is on its way.
+            if let Some(entry) = known.get_mut(&id).filter(|entry| entry.0 == generation) {
+                entry.1 = state;
+            }
+            drop(known);
+            // Nobody listens once the controller has ended.
+            let _ = done.send(id);
+        });
+    }
+}

@@ -1,0 +1,268 @@
+//! The API server: one method per call that the operator makes, and no other call anywhere.
+//!
+//! All reads go to the API server itself, never to a cache, because what is
+//! read here authorises. Pods are created in one function and deleted in one,
+//! with a UID precondition always; `.status` is written in one, with the
+//! `resourceVersion` that was read. Decides nothing.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::discovery::ApiResource;
+use kube::{Client, Resource};
+use serde_json::Value;
+use weir_crds::StreamingJob;
+
+use crate::names::{JobId, MANAGER};
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The API server answered with an error, or not at all.
+    #[error("{call}: {source}")]
+    Api {
+        /// The call, for people.
+        call: String,
+        /// What came back.
+        source: Box<kube::Error>,
+    },
+    /// No answer within the time that a call may take; what it did is unknown.
+    #[error("{call}: no answer within {limit:?}")]
+    Timeout {
+        /// The call, for people.
+        call: String,
+        /// The limit.
+        limit: Duration,
+    },
+}
+
+impl CallError {
+    /// The status that the API server answered with.
+    pub fn status(&self) -> Option<&kube::core::Status> {
+        match self {
+            CallError::Api { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => Some(status),
+                _ => None,
+            },
+            CallError::Timeout { .. } => None,
+        }
+    }
+
+    /// Somebody else wrote in between.
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(|status| status.is_conflict() && !status.is_already_exists())
+    }
+
+    /// The API server refused for good: a quota, an admission rule, an invalid object.
+    pub fn is_refusal(&self) -> bool {
+        self.status().is_some_and(|status| status.is_forbidden() || status.is_invalid() || status.code == 400)
+    }
+
+    /// There is no such object.
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(kube::core::Status::is_not_found)
+    }
+
+    /// A right is missing.
+    pub fn is_forbidden(&self) -> bool {
+        self.status().is_some_and(kube::core::Status::is_forbidden)
+    }
+}
+
+/// What became of an order to create.
+#[derive(Debug)]
+pub enum Created<K> {
+    /// It is there, and new.
+    New(K),
+    /// Something of that name was there already.
+    Exists,
+}
+
+/// How an object goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grace {
+    /// With time to stop, at least a second.
+    Seconds(u32),
+    /// At once, without proof that its processes are over: only for a pod on a lost node that is fenced.
+    Force,
+}
+
+/// What is known of a node.
+#[derive(Debug)]
+pub enum NodeLook {
+    /// It is there.
+    Found(Box<Node>),
+    /// It is not there any more.
+    Gone,
+    /// The right to look is missing.
+    Forbidden,
+}
+
+/// The API server as the operator uses it.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    jobs: ApiResource,
+    call_timeout: Duration,
+}
+
+impl Cluster {
+    /// Over a client; a call that takes longer than `call_timeout` counts as failed.
+    pub fn new(client: Client, call_timeout: Duration) -> Cluster {
+        Cluster { client, jobs: ApiResource::erase::<StreamingJob>(&()), call_timeout }
+    }
+
+    /// The client, for watches.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn job_api(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.jobs)
+    }
+
+    fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    async fn call<T>(&self, call: &str, answer: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        match tokio::time::timeout(self.call_timeout, answer).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(source)) => Err(CallError::Api { call: call.to_owned(), source: Box::new(source) }),
+            Err(_) => Err(CallError::Timeout { call: call.to_owned(), limit: self.call_timeout }),
+        }
+    }
+
+    /// A job as it is stored, with fields that this version does not know.
+    pub async fn job(&self, namespace: &str, name: &str) -> Result<Option<DynamicObject>, CallError> {
+        self.call(&format!("get streamingjob {namespace}/{name}"), self.job_api(namespace).get_opt(name)).await
+    }
+
+    /// Writes `.status`; fails with a conflict when the job has changed since it was read. The only place that does.
+    pub async fn write_status(&self, job: &DynamicObject) -> Result<DynamicObject, CallError> {
+        let (namespace, name) = place(job);
+        let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let api = self.job_api(&namespace);
+        self.call(&format!("put status of streamingjob {namespace}/{name}"), api.replace_status(&name, &parameters, job)).await
+    }
+
+    /// Changes finalizers and annotations of a job; the patch carries the `resourceVersion` that was read.
+    pub async fn patch_metadata(&self, namespace: &str, name: &str, metadata: &Value) -> Result<(), CallError> {
+        let patch = serde_json::json!({"metadata": metadata});
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let api = self.job_api(namespace);
+        let call = format!("patch metadata of streamingjob {namespace}/{name}");
+        self.call(&call, api.patch(name, &parameters, &Patch::Merge(&patch))).await.map(drop)
+    }
+
+    /// The pods that carry the job's label; whose they are the caller judges by owner.
+    pub async fn pods(&self, job: &JobId) -> Result<Vec<Pod>, CallError> {
+        let api = self.api::<Pod>(&job.namespace);
+        let parameters = ListParams::default().labels(&job.selector());
+        let call = format!("list pods of streamingjob {}/{}", job.namespace, job.name);
+        Ok(self.call(&call, api.list(&parameters)).await?.items)
+    }
+
+    /// One pod.
+    pub async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, CallError> {
+        self.call(&format!("get pod {namespace}/{name}"), self.api::<Pod>(namespace).get_opt(name)).await
+    }
+
+    /// Creates a pod. The only place that does.
+    pub async fn create_pod(&self, pod: &Pod) -> Result<Created<Pod>, CallError> {
+        let (namespace, name) = place(pod);
+        let answer = self.call(&format!("create pod {namespace}/{name}"), self.api::<Pod>(&namespace).create(&creating(), pod)).await;
+        existing(answer)
+    }
+
+    /// Deletes the pod of this very UID. The only place that does. One that is gone, or has made way for another, is no error.
+    pub async fn delete_pod(&self, pod: &Pod, grace: Grace) -> Result<(), CallError> {
+        let (namespace, name) = place(pod);
+        let seconds = match grace {
+            Grace::Seconds(seconds) => seconds.max(1),
+            Grace::Force => 0,
+        };
+        let parameters = DeleteParams { grace_period_seconds: Some(seconds), ..by_uid(pod) };
+        let api = self.api::<Pod>(&namespace);
+        deleted(self.call(&format!("delete pod {namespace}/{name}"), api.delete(&name, &parameters)).await)
+    }
+
+    /// A node.
+    pub async fn node(&self, name: &str) -> Result<NodeLook, CallError> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        match self.call(&format!("get node {name}"), api.get_opt(name)).await {
+            Ok(Some(node)) => Ok(NodeLook::Found(Box::new(node))),
+            Ok(None) => Ok(NodeLook::Gone),
+            Err(error) if error.is_forbidden() => Ok(NodeLook::Forbidden),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One ConfigMap.
+    pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, CallError> {
+        self.call(&format!("get configmap {namespace}/{name}"), self.api::<ConfigMap>(namespace).get_opt(name)).await
+    }
+
+    /// The ConfigMaps that carry the job's label.
+    pub async fn config_maps(&self, job: &JobId) -> Result<Vec<ConfigMap>, CallError> {
+        let api = self.api::<ConfigMap>(&job.namespace);
+        let parameters = ListParams::default().labels(&job.selector());
+        let call = format!("list configmaps of streamingjob {}/{}", job.namespace, job.name);
+        Ok(self.call(&call, api.list(&parameters)).await?.items)
+    }
+
+    /// Creates a ConfigMap.
+    pub async fn create_config_map(&self, map: &ConfigMap) -> Result<Created<ConfigMap>, CallError> {
+        let (namespace, name) = place(map);
+        let api = self.api::<ConfigMap>(&namespace);
+        existing(self.call(&format!("create configmap {namespace}/{name}"), api.create(&creating(), map)).await)
+    }
+
+    /// Deletes the ConfigMap of this very UID.
+    pub async fn delete_config_map(&self, map: &ConfigMap) -> Result<(), CallError> {
+        let (namespace, name) = place(map);
+        let api = self.api::<ConfigMap>(&namespace);
+        deleted(self.call(&format!("delete configmap {namespace}/{name}"), api.delete(&name, &by_uid(map))).await)
+    }
+
+    /// One Secret.
+    pub async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, CallError> {
+        self.call(&format!("get secret {namespace}/{name}"), self.api::<Secret>(namespace).get_opt(name)).await
+    }
+}
+
+fn place<K: Resource>(object: &K) -> (String, String) {
+    let metadata = object.meta();
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+fn creating() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}
+
+fn by_uid<K: Resource>(object: &K) -> DeleteParams {
+    // No UID matches none, which is safer than a precondition that is left out.
+    let uid = object.meta().uid.clone().unwrap_or_default();
+    let preconditions = Preconditions { uid: Some(uid), resource_version: None };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+fn existing<K>(answer: Result<K, CallError>) -> Result<Created<K>, CallError> {
+    match answer {
+        Ok(object) => Ok(Created::New(object)),
+        Err(error) if error.status().is_some_and(kube::core::Status::is_already_exists) => Ok(Created::Exists),
+        Err(error) => Err(error),
+    }
+}
+
+fn deleted<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
+    match answer {
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}

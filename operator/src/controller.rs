@@ -1,0 +1,200 @@
+//! What wakes a pass: watches of metadata, timers of the plan, a check that is done, a jump of the clock.
+//!
+//! Watches carry names only and may be late, doubled or silent: a pass reads
+//! everything anew. Each job has one pass at a time and one pending wake-up. A
+//! pass that fails or panics is tried again with a growing pause and delays no
+//! other job.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use kube::core::PartialObjectMeta;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
+use kube::{Client, Resource};
+use tokio::sync::{broadcast, watch};
+use tokio_stream::wrappers::{BroadcastStream, WatchStream};
+use weir_crds::StreamingJob;
+
+use crate::context::Context;
+use crate::names::{JobId, LABEL_MANAGED_BY, MANAGED_BY};
+use crate::reconcile::{Next, PassError, reconcile};
+use crate::settings::Scope;
+
+/// How long a watch lasts before it is begun anew, seconds; a silent one ends with it.
+const WATCH_SECONDS: u32 = 240;
+/// The first pause after a failed pass.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause after failed passes.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+type JobMeta = PartialObjectMeta<StreamingJob>;
+type PodMeta = PartialObjectMeta<Pod>;
+
+/// What else asks for passes.
+#[derive(Clone)]
+pub struct Wakers {
+    /// Jobs whose check is done.
+    pub checked: broadcast::Sender<JobId>,
+    /// Counts jumps of the clock: every job is looked at after one.
+    pub jumps: watch::Receiver<u64>,
+}
+
+/// Why a pass gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// It failed.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// It panicked; the defect is ours, and other jobs are not to suffer.
+    #[error("the pass panicked: {0}")]
+    Panicked(String),
+}
+
+/// Runs controllers over the scope until `stop` resolves, then lets passes under way end.
+pub async fn run(context: Arc<Context>, wakers: Wakers, stop: impl Future<Output = ()> + Send + 'static) {
+    let stop = stop.shared();
+    let namespaces: Vec<Option<String>> = match &context.settings.scope {
+        Scope::Cluster => vec![None],
+        Scope::Namespaces(names) => names.iter().cloned().map(Some).collect(),
+    };
+    let controllers = namespaces.into_iter().map(|namespace| {
+        let (context, wakers, stop) = (Arc::clone(&context), wakers.clone(), stop.clone());
+        tokio::spawn(run_over(context, wakers, namespace, stop))
+    });
+    futures::future::join_all(controllers).await;
+}
+
+async fn run_over(
+    context: Arc<Context>,
+    wakers: Wakers,
+    namespace: Option<String>,
+    stop: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let client = context.cluster.client();
+    let jobs = api::<StreamingJob>(&client, namespace.as_deref());
+    let pods = api::<Pod>(&client, namespace.as_deref());
+    let everything = watcher::Config::default().timeout(WATCH_SECONDS).any_semantic();
+    let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
+    let (reader, writer) = reflector::store::<JobMeta>();
+    let jobs = watched(&context, "StreamingJob", metadata_watcher(jobs, everything)).reflect(writer).touched_objects();
+    let pods = watched(&context, "Pod", metadata_watcher(pods, ours)).touched_objects();
+    let checked = BroadcastStream::new(wakers.checked.subscribe())
+        .filter_map(|id| async move { id.ok() })
+        .map(|id: JobId| ObjectRef::<JobMeta>::new(&id.name).within(&id.namespace));
+    let jumps = WatchStream::from_changes(wakers.jumps.clone()).map(drop);
+    let health = Arc::clone(&context);
+    let ready = reader.clone();
+    tokio::spawn(async move {
+        if ready.wait_until_ready().await.is_ok() {
+            health.metrics.synced();
+        }
+    });
+    Controller::for_stream(jobs, reader)
+        .with_config(Config::default().concurrency(context.settings.concurrency))
+        .owns_stream(pods)
+        .reconcile_on(checked)
+        .reconcile_all_on(jumps)
+        .graceful_shutdown_on(stop)
+        .run(one, retry, context)
+        .for_each(|_| std::future::ready(()))
+        .await;
+}
+
+fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = kube::core::NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// A watch that is counted, begun again after errors, and holds nothing but names and owners.
+fn watched<K>(
+    context: &Arc<Context>,
+    kind: &'static str,
+    events: impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send,
+) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let (seen, failed) = (Arc::clone(context), Arc::clone(context));
+    events
+        .inspect_ok(move |_| seen.metrics.watch_event(kind, seen.clock.now()))
+        .inspect_err(move |error| {
+            tracing::warn!(kind, %error, "the watch failed and is begun again");
+            failed.metrics.watch_error(kind);
+        })
+        .default_backoff()
+        .modify(|object| {
+            object.metadata.managed_fields = None;
+            object.metadata.annotations = None;
+            object.metadata.labels = None;
+        })
+}
+
+async fn one(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let (namespace, name) = place(&job);
+    let began = std::time::Instant::now();
+    let outcome = AssertUnwindSafe(reconcile(&context, &namespace, &name)).catch_unwind().await;
+    let result = match outcome {
+        Ok(Ok(next)) => {
+            context.clear_failures(&namespace, &name);
+            Ok(match next {
+                Next::Never => Action::await_change(),
+                Next::Again => Action::requeue(Duration::from_millis(1)),
+                Next::Within(within) => Action::requeue(within.max(Duration::from_millis(1))),
+            })
+        }
+        Ok(Err(error)) => Err(ReconcileError::Pass(error)),
+        Err(panic) => Err(ReconcileError::Panicked(words_of(panic.as_ref()))),
+    };
+    context.metrics.reconciled(result.is_ok(), began.elapsed());
+    result
+}
+
+/// When to try a failed pass again: soon after a conflict, else after a pause that doubles, with jitter.
+fn retry(job: Arc<JobMeta>, error: &ReconcileError, context: Arc<Context>) -> Action {
+    let (namespace, name) = place(&job);
+    if matches!(error, ReconcileError::Pass(pass) if pass.is_conflict()) {
+        return Action::requeue(Duration::from_millis(20));
+    }
+    let failures = context.count_failure(&namespace, &name);
+    tracing::warn!(job = name, namespace, failures, %error, "the pass failed and is tried again");
+    Action::requeue(pause(failures, rand::random::<f64>()))
+}
+
+fn pause(failures: u32, jitter: f64) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10));
+    doubled.min(LONGEST_PAUSE).mul_f64(1.0 + 0.2 * jitter)
+}
+
+fn place(job: &JobMeta) -> (String, String) {
+    (job.metadata.namespace.clone().unwrap_or_default(), job.metadata.name.clone().unwrap_or_default())
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound() {
+        let pauses: Vec<Duration> = [1, 2, 3, 7, 100].map(|failures| pause(failures, 0.0)).to_vec();
+        let expected = [500, 1000, 2000, 30_000, 30_000].map(Duration::from_millis);
+        assert_eq!(pauses, expected);
+        assert!(pause(100, 0.999) < LONGEST_PAUSE.mul_f64(1.2));
+    }
+}

@@ -1,0 +1,133 @@
+//! A StreamingJob as it is stored, read once into what a pass needs.
+//!
+//! The stored object is kept whole, so that fields and conditions which this
+//! version does not know survive its writes. Nothing in it is trusted: a spec
+//! that cannot be read, a status that somebody wiped or edited, times that are
+//! no times are all answers, never a panic and never the end of a pass.
+
+use kube::api::DynamicObject;
+use serde::Deserialize;
+use serde_json::Value;
+use weir_crds::resource::StreamingJobSpec;
+use weir_crds::annotations;
+use weir_supervisor::Memory;
+use weir_supervisor::observed::Shutdown;
+
+use crate::names::{FINALIZER, INSTALLATION, JobId, annotation};
+
+/// One read of a job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The object.
+    pub object: DynamicObject,
+    /// Whose it is.
+    pub id: JobId,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// The spec, or why it cannot be read.
+    pub spec: Result<Box<StreamingJobSpec>, String>,
+    /// What the supervisor remembers.
+    pub memory: Remembered,
+}
+
+/// What `.status.memory` holds.
+#[derive(Clone, Debug)]
+pub enum Remembered {
+    /// Nothing: a new job, or a wiped status.
+    Nothing,
+    /// The memory.
+    Known(Box<Memory>),
+    /// Something that this version cannot read; it starts afresh above every epoch that it can find.
+    Damaged(String),
+    /// The memory of a later version: nothing may be decided without it.
+    Newer(String),
+}
+
+impl Job {
+    /// Reads the stored object.
+    pub fn read(object: DynamicObject) -> Job {
+        let metadata = &object.metadata;
+        let id = JobId {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+        };
+        let spec = StreamingJobSpec::deserialize(&object.data["spec"]).map(Box::new).map_err(|error| error.to_string());
+        let memory = remembered(&object.data["status"]["memory"]);
+        Job { id, generation: metadata.generation.unwrap_or_default(), spec, memory, object }
+    }
+
+    /// `.status` as it is stored; null when there is none.
+    pub fn status(&self) -> &Value {
+        &self.object.data["status"]
+    }
+
+    /// The epoch of the status beside the memory, for a memory that is lost.
+    pub fn status_epoch(&self) -> u64 {
+        self.status()["epoch"].as_u64().unwrap_or_default()
+    }
+
+    /// Whether the job is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        self.object.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether our finalizer holds it.
+    pub fn has_finalizer(&self) -> bool {
+        self.object.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
+    }
+
+    /// The installation that looks after it, once there is one.
+    pub fn installation(&self) -> Option<&str> {
+        annotation(&self.object.metadata, INSTALLATION)
+    }
+
+    /// `weir.dev/paused`.
+    pub fn is_paused(&self) -> bool {
+        self.annotation(annotations::PAUSED) == Some("true")
+    }
+
+    /// `weir.dev/skip-graceful-stop`.
+    pub fn skips_graceful_stop(&self) -> bool {
+        self.annotation(annotations::SKIP_GRACEFUL_STOP) == Some("true")
+    }
+
+    /// `weir.dev/run-now`.
+    pub fn run_now(&self) -> Option<String> {
+        self.annotation(annotations::RUN_NOW).map(str::to_owned)
+    }
+
+    /// `weir.dev/confirm-terminated`.
+    pub fn confirmed_terminated(&self) -> Option<u64> {
+        self.annotation(annotations::CONFIRM_TERMINATED)?.trim().parse().ok()
+    }
+
+    /// `weir.dev/adopt-checkpoint`.
+    pub fn adopted_checkpoint(&self) -> Option<u64> {
+        self.annotation(annotations::ADOPT_CHECKPOINT)?.trim().parse().ok()
+    }
+
+    /// What a deletion asks of the supervisor.
+    pub fn shutdown(&self) -> Shutdown {
+        match (self.is_deleting(), self.skips_graceful_stop()) {
+            (false, _) => Shutdown::None,
+            (true, false) => Shutdown::Graceful,
+            (true, true) => Shutdown::Immediate,
+        }
+    }
+
+    fn annotation(&self, name: &str) -> Option<&str> {
+        annotation(&self.object.metadata, name)
+    }
+}
+
+fn remembered(memory: &Value) -> Remembered {
+    if memory.is_null() {
+        return Remembered::Nothing;
+    }
+    match Memory::from_json(&memory.to_string()) {
+        Ok(memory) => Remembered::Known(Box::new(memory)),
+        Err(error @ weir_supervisor::memory::MemoryError::Newer { .. }) => Remembered::Newer(error.to_string()),
+        Err(error) => Remembered::Damaged(error.to_string()),
+    }
+}

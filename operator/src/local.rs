@@ -1,0 +1,49 @@
+//! What a pass leaves for the next one of the same job, in this process only.
+//!
+//! Nothing here decides whether a pod may be created: losing all of it costs a
+//! poll, a check that is run again, or one status write. An entry that holds
+//! nothing is dropped, so idle jobs cost no memory.
+
+use std::collections::BTreeMap;
+
+use weir_supervisor::health::HealthMemory;
+use weir_supervisor::time::Timestamp;
+
+use crate::observe::Answers;
+
+/// Between two passes of one job.
+#[derive(Clone, Debug, Default)]
+pub struct Local {
+    /// By UID of the pod: what its task said last, and when it was asked.
+    pub tasks: BTreeMap<String, Asked>,
+    /// By task: the epoch whose pod the API server refused, and its words.
+    pub rejections: BTreeMap<String, (u64, String)>,
+    /// Streaks and windows, fresher than the stored ones.
+    pub health: HealthMemory,
+    /// When the status was last written.
+    pub written_at: Option<Timestamp>,
+    /// By task: digest of the references whose change restarts it, and when they were read.
+    pub references: BTreeMap<String, String>,
+    /// When they were read.
+    pub references_at: Option<Timestamp>,
+    /// Whether an installation that is not ours was reported.
+    pub conflict_reported: bool,
+}
+
+/// A task's answers.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// When it was last asked.
+    pub at: Option<Timestamp>,
+    /// Whether that went unanswered.
+    pub is_silent: bool,
+    /// What it said last.
+    pub answers: Option<Answers>,
+}
+
+impl Local {
+    /// Whether there is nothing worth keeping.
+    pub fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.rejections.is_empty() && self.references.is_empty() && !self.conflict_reported
+    }
+}

@@ -1,0 +1,203 @@
+//! The observe step: uncached reads of one job's world into the supervisor's facts.
+//!
+//! Pods are found by the job's label and again by their fixed names where the
+//! memory expects one; whose they are is told by the owner's UID alone. A pod
+//! object that is gone is proof of its end only when its node could have
+//! reported. Composes the pure judgements of `observe`; decides nothing.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use weir_supervisor::memory::{RunMemory, TaskMemory, TaskState};
+use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StopOrder};
+use weir_supervisor::time::Timestamp;
+use weir_supervisor::Memory;
+
+use crate::cluster::{CallError, Cluster, NodeLook};
+use crate::job::Job;
+use crate::local::{Asked, Local};
+use crate::names::{controller_uid, epoch_of_pod, pod_name};
+use crate::observe::{self, Answers, NodeState, Vanished};
+use crate::poll::Poller;
+use crate::settings::Settings;
+
+/// What a pass sees.
+pub struct Look {
+    /// For the supervisor.
+    pub observed: Observed,
+    /// The job's own pods, by task.
+    pub pods: BTreeMap<String, Pod>,
+}
+
+/// Who looks.
+pub struct Observer<'a> {
+    /// The API server.
+    pub cluster: &'a Cluster,
+    /// The tasks.
+    pub poller: &'a Poller,
+    /// How often.
+    pub settings: &'a Settings,
+    /// When.
+    pub now: Timestamp,
+}
+
+impl Observer<'_> {
+    /// Looks at everything that belongs to a job.
+    pub async fn look(&self, job: &Job, memory: &Memory, local: &mut Local) -> Result<Look, CallError> {
+        let (pods, strangers) = self.find_pods(job, memory).await?;
+        self.ask(&pods, local).await;
+        let mut slots = BTreeMap::new();
+        for (task, pod) in &pods {
+            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+            let asked = local.tasks.get(uid);
+            let node = if wants_node(pod, asked) { self.node_of(pod).await? } else { NodeState::NotAsked };
+            let answers = asked.and_then(|asked| asked.answers.as_ref());
+            slots.insert(task.clone(), Slot::Present(Box::new(observe::instance(pod, &node, answers, self.now))));
+        }
+        for (task, by) in strangers {
+            slots.entry(task).or_insert(Slot::Occupied { by });
+        }
+        for (task, (epoch, message)) in &local.rejections {
+            slots.entry(task.clone()).or_insert_with(|| Slot::Rejected { epoch: *epoch, message: message.clone() });
+        }
+        for (name, task) in vanished_tasks(memory.run.as_ref(), &slots) {
+            if let Some(slot) = self.judge_vanished(job, &name, &task).await? {
+                slots.insert(name, slot);
+            }
+        }
+        let highest_epoch = pods.values().filter_map(epoch_of_pod).max().unwrap_or_default().max(job.status_epoch());
+        let observed =
+            Observed { slots, highest_epoch, shutdown: job.shutdown(), confirmed_terminated: job.confirmed_terminated() };
+        Ok(Look { observed, pods })
+    }
+
+    /// The job's pods by task, and what else sits at names that it needs.
+    async fn find_pods(&self, job: &Job, memory: &Memory) -> Result<(BTreeMap<String, Pod>, BTreeMap<String, String>), CallError> {
+        let prefix = pod_name(&job.id.name, "");
+        let task_of = |pod: &Pod| pod.metadata.name.as_deref()?.strip_prefix(&prefix).map(str::to_owned);
+        let listed = self.cluster.pods(&job.id).await?;
+        let owned = listed.into_iter().filter(|pod| job.id.owns(&pod.metadata));
+        let mut pods: BTreeMap<String, Pod> = owned.filter_map(|pod| Some((task_of(&pod)?, pod))).collect();
+        let mut strangers = BTreeMap::new();
+        let expected = memory.run.iter().flat_map(|run| &run.tasks).filter(|(_, task)| task.state.is_live() || task.state == TaskState::Pending);
+        for (task, _) in expected {
+            if pods.contains_key(task) {
+                continue;
+            }
+            // A label may have been edited away; the name cannot be.
+            let Some(pod) = self.cluster.pod(&job.id.namespace, &pod_name(&job.id.name, task)).await? else { continue };
+            if job.id.owns(&pod.metadata) {
+                pods.insert(task.clone(), pod);
+            } else {
+                strangers.insert(task.clone(), owner_words(&pod));
+            }
+        }
+        Ok((pods, strangers))
+    }
+
+    /// Asks the tasks that are due.
+    async fn ask(&self, pods: &BTreeMap<String, Pod>, local: &mut Local) {
+        let uid_of = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
+        let present: Vec<String> = pods.values().map(uid_of).collect();
+        local.tasks.retain(|uid, _| present.contains(uid));
+        let due: Vec<(&Pod, String)> = pods
+            .values()
+            .map(|pod| (pod, uid_of(pod)))
+            .filter(|(pod, uid)| is_running(pod) && self.is_due(local.tasks.get(uid)))
+            .collect();
+        let answers = join_all(due.into_iter().map(|(pod, uid)| async move { (pod, uid, self.poller.ask(pod).await) })).await;
+        for (pod, uid, answer) in answers {
+            let asked = local.tasks.entry(uid).or_default();
+            asked.at = Some(self.now);
+            match answer {
+                Ok(answer) if Some(answer.epoch) == epoch_of_pod(pod) => {
+                    asked.is_silent = false;
+                    asked.answers = Some(Answers {
+                        epoch: answer.epoch,
+                        reported_at: self.now,
+                        is_ready: answer.is_ready,
+                        generation: answer.generation,
+                        queries: answer.queries,
+                    });
+                }
+                Ok(answer) => tracing::warn!(epoch = answer.epoch, "an answer of another epoch was ignored"),
+                Err(silence) => {
+                    tracing::debug!(%silence, pod = pod.metadata.name, "the task did not answer");
+                    asked.is_silent = true;
+                }
+            }
+        }
+    }
+
+    fn is_due(&self, asked: Option<&Asked>) -> bool {
+        let Some(at) = asked.and_then(|asked| asked.at) else { return true };
+        let is_ready = asked.and_then(|asked| asked.answers.as_ref()).is_some_and(|answers| answers.is_ready);
+        let pause = if is_ready { self.settings.poll_interval } else { self.settings.poll_interval.min(std::time::Duration::from_secs(1)) };
+        at > self.now || weir_supervisor::time::elapsed(at, self.now) >= pause
+    }
+
+    async fn node_of(&self, pod: &Pod) -> Result<NodeState, CallError> {
+        match pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) {
+            Some(name) => self.node(name).await,
+            None => Ok(NodeState::NotAsked),
+        }
+    }
+
+    async fn node(&self, name: &str) -> Result<NodeState, CallError> {
+        Ok(match self.cluster.node(name).await? {
+            NodeLook::Found(node) => observe::node_state(Some(&node), self.now),
+            NodeLook::Gone => observe::node_state(None, self.now),
+            NodeLook::Forbidden => NodeState::Unreadable,
+        })
+    }
+
+    /// The slot of a task whose pod object is gone though nobody saw it end; none when that is proof enough.
+    async fn judge_vanished(&self, job: &Job, name: &str, task: &TaskMemory) -> Result<Option<Slot>, CallError> {
+        let node = match task.place.as_deref() {
+            Some(place) => self.node(place).await?,
+            None => NodeState::NotAsked,
+        };
+        let Vanished::Unconfirmed { since } = observe::vanished(task.place.as_deref(), &node) else { return Ok(None) };
+        let begun = task.start_clock.or(task.ready_since).unwrap_or(self.now);
+        Ok(Some(Slot::Present(Box::new(Instance {
+            name: pod_name(&job.id.name, name),
+            epoch: task.epoch.unwrap_or_default(),
+            created_at: begun,
+            phase: Phase::Unreachable { since: since.unwrap_or(begun) },
+            stop_order: StopOrder::None,
+            config_generation: task.generation,
+            reported_at: None,
+            queries: Vec::new(),
+            place: task.place.clone(),
+        }))))
+    }
+}
+
+/// Tasks that were seen alive and have no slot now.
+fn vanished_tasks(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Vec<(String, TaskMemory)> {
+    let tasks = run.into_iter().flat_map(|run| &run.tasks);
+    let gone = tasks.filter(|(name, task)| task.state.is_live() && task.seen && !slots.contains_key(*name));
+    gone.map(|(name, task)| (name.clone(), task.clone())).collect()
+}
+
+fn is_running(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    status.and_then(|status| status.phase.as_deref()) == Some("Running") && status.is_some_and(|status| status.pod_ip.is_some())
+}
+
+/// Whether the node is needed to judge a pod: its own word may be frozen.
+fn wants_node(pod: &Pod, asked: Option<&Asked>) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let is_over = matches!(phase, Some("Succeeded" | "Failed"));
+    let is_silent = asked.is_some_and(|asked| asked.is_silent);
+    !is_over && (pod.metadata.deletion_timestamp.is_some() || phase == Some("Unknown") || is_silent)
+}
+
+fn owner_words(pod: &Pod) -> String {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    match controller_uid(&pod.metadata) {
+        Some(uid) => format!("pod {name}, whose owner has UID {uid}"),
+        None => format!("pod {name}, which has no owner"),
+    }
+}

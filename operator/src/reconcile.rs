@@ -1,0 +1,271 @@
+//! One pass over one job: observe, decide, write the status ahead, apply.
+//!
+//! The order is the promise. Everything that authorises is read anew from the
+//! API server; the supervisor's memory is stored under the `resourceVersion`
+//! that was read before any pod is touched, and a conflict there ends the pass.
+//! Whoever dies between two steps is repeated by the next pass.
+
+use std::time::Duration;
+
+use weir_supervisor::generation::with_references;
+use weir_supervisor::time::{Timestamp, elapsed};
+use weir_supervisor::{Desired, Event, EventKind, Memory, Plan, decide};
+
+use crate::apply::{Applier, ApplyError, Subject};
+use crate::build;
+use crate::cluster::CallError;
+use crate::context::Context;
+use crate::job::{Job, Remembered};
+use crate::local::Local;
+use crate::look::{Look, Observer};
+use crate::status::{self, Change};
+
+mod footing;
+mod leave;
+mod references;
+
+pub use footing::Footing;
+
+/// Passes of one call: a chain of orders and what they cause at once.
+const MOST_PASSES: usize = 12;
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    /// A call failed; tried again with a growing pause.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// An order could not be carried out.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl PassError {
+    /// Whether somebody else wrote in between, so that another look at once is in order.
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            PassError::Call(error) | PassError::Apply(ApplyError::Call(error)) => error.is_conflict(),
+            PassError::Apply(ApplyError::Build(_)) => false,
+        }
+    }
+}
+
+/// When to look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The job is gone, or somebody else's business.
+    Never,
+    /// After so long at the latest.
+    Within(Duration),
+    /// At once: orders were given.
+    Again,
+}
+
+/// Looks at a job until there is nothing more to do now.
+pub async fn reconcile(context: &Context, namespace: &str, name: &str) -> Result<Next, PassError> {
+    for _ in 0..MOST_PASSES {
+        match pass(context, namespace, name).await? {
+            Next::Again => {}
+            next => return Ok(next),
+        }
+    }
+    Ok(Next::Within(Duration::from_secs(1)))
+}
+
+async fn pass(context: &Context, namespace: &str, name: &str) -> Result<Next, PassError> {
+    let cluster = &context.cluster;
+    let Some(object) = cluster.job(namespace, name).await? else {
+        context.forget(namespace, name);
+        return Ok(Next::Never);
+    };
+    let job = Job::read(object);
+    let mut local = context.take_local(&job.id);
+    let result = pass_over(context, &job, &mut local).await;
+    context.put_local(&job.id, local);
+    result
+}
+
+async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Next, PassError> {
+    if let Some(next) = enter(context, job, local).await? {
+        return Ok(next);
+    }
+    let now = context.clock.now();
+    let (memory, damage) = remembered(job, local);
+    let Some(memory) = memory else {
+        tracing::error!(job = job.id.name, namespace = job.id.namespace, "{}", damage.unwrap_or_default());
+        return Ok(Next::Within(context.settings.resync_interval));
+    };
+    let mut footing = footing::find(context, job, &memory, now).await?;
+    references::digest(context, job, &memory, &mut footing, local, now).await?;
+    let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
+    let look = observer.look(job, &memory, local).await?;
+    let desired = desired(context, job, &footing);
+    let mut plan = decide(&desired, &look.observed, &memory, now, &mut rand::random::<f64>);
+    if let Some(damage) = damage {
+        let note = format!("the stored memory could not be read and starts afresh above epoch {}: {damage}", plan.memory.epoch);
+        plan.events.push(Event { kind: EventKind::Warning, reason: "StatusDamaged", note });
+    }
+    local.health.clone_from(&plan.memory.health);
+    write(context, job, &desired, &look, &memory, &plan, local, now).await?;
+    context.board.show(&job.id, &desired, &look.observed, &plan.memory);
+    let subject = Subject { job, accepted: &footing.accepted_or_empty(), memory: &plan.memory, pods: &look.pods };
+    let applied = apply(context, &subject, &plan, local, now).await;
+    for event in &plan.events {
+        context.events.publish(&job.id, event);
+    }
+    let acted = applied?;
+    if let Some(finished) = &plan.finished {
+        return leave::leave(context, job, &look, finished).await;
+    }
+    if job.is_deleting() && job.skips_graceful_stop() && acted == 0 {
+        return leave::at_once(context, job, &look).await;
+    }
+    if plan.memory.spec != memory.spec || plan.memory.last_run != memory.last_run {
+        leave::prune(context, job, &footing, &plan.memory).await?;
+    }
+    Ok(next(context, &plan, &look, &footing, local, now, acted))
+}
+
+/// What comes before anything else: whose job it is, and our finalizer in a write of its own.
+async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option<Next>, PassError> {
+    let resync = Next::Within(context.settings.resync_interval);
+    if let Some(other) = job.installation().filter(|other| *other != context.settings.installation) {
+        if !std::mem::replace(&mut local.conflict_reported, true) {
+            context.metrics.scope_conflict();
+            tracing::warn!(job = job.id.name, namespace = job.id.namespace, other, "the job belongs to another installation");
+            let note = format!(
+                "the operator {} leaves this job alone: the annotation {} says that {other} looks after it",
+                context.settings.installation,
+                crate::names::INSTALLATION
+            );
+            context.events.publish(&job.id, &Event { kind: EventKind::Warning, reason: "OperatorConflict", note });
+        }
+        return Ok(Some(resync));
+    }
+    local.conflict_reported = false;
+    if job.is_deleting() {
+        return Ok((!job.has_finalizer()).then_some(Next::Never));
+    }
+    if job.has_finalizer() && job.installation().is_some() {
+        return Ok(None);
+    }
+    context.cluster.patch_metadata(&job.id.namespace, &job.id.name, &leave::entering(job, &context.settings.installation)).await?;
+    Ok(Some(Next::Again))
+}
+
+/// The memory to decide with, and what is wrong with the stored one. None where nothing may be decided.
+fn remembered(job: &Job, local: &Local) -> (Option<Memory>, Option<String>) {
+    match &job.memory {
+        Remembered::Nothing => (Some(Memory::default()), None),
+        Remembered::Known(memory) => {
+            let mut memory = (**memory).clone();
+            if !local.health.queries.is_empty() {
+                memory.health.clone_from(&local.health);
+            }
+            (Some(memory), None)
+        }
+        Remembered::Damaged(why) => (Some(Memory::default()), Some(why.clone())),
+        Remembered::Newer(why) => (None, Some(why.clone())),
+    }
+}
+
+fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
+    let mut desired = match &footing.accepted {
+        Some(accepted) => {
+            let hashes = accepted.task_hashes.iter().map(|(task, hash)| match footing.references.get(task) {
+                Some(digest) => (task.clone(), with_references(hash, digest)),
+                None => (task.clone(), hash.clone()),
+            });
+            let policy = accepted.spec.policy().ok().map(|mut policy| {
+                if !build::is_fenced(&accepted.spec, &job.id.namespace, &job.id.name) {
+                    policy.node_lost_policy = weir_crds::policy::NodeLostPolicy::Wait;
+                }
+                policy
+            });
+            policy
+                .and_then(|policy| Desired::accepted(policy, accepted.generation, accepted.run_hash.clone(), hashes.collect()).ok())
+                .unwrap_or_else(Desired::nothing)
+        }
+        None => Desired::nothing(),
+    };
+    desired.acceptance = footing.acceptance.clone();
+    desired.run_now = job.run_now();
+    desired.paused = job.is_paused();
+    let image = footing.accepted.as_ref().and_then(|accepted| accepted.spec.image.clone()).filter(|image| !image.is_empty());
+    desired.image = image.unwrap_or_else(|| context.settings.image.clone());
+    desired
+}
+
+/// Writes the status where it must be.
+#[allow(clippy::too_many_arguments)]
+async fn write(
+    context: &Context,
+    job: &Job,
+    desired: &Desired,
+    look: &Look,
+    memory: &Memory,
+    plan: &Plan,
+    local: &mut Local,
+    now: Timestamp,
+) -> Result<(), PassError> {
+    let rendered = weir_supervisor::status::status(desired, &look.observed, &plan.memory);
+    let composed = status::compose(job.status(), &rendered, &plan.memory);
+    let mut change = status::change(job.status(), &composed);
+    if plan.memory.needs_storing(memory) && change == Change::Progress {
+        change = Change::Fact;
+    }
+    let due = local.written_at.is_none_or(|at| at > now || elapsed(at, now) >= context.settings.progress_interval);
+    match change {
+        Change::None => return Ok(()),
+        Change::Progress if !due => return Ok(()),
+        Change::Progress | Change::Fact => {}
+    }
+    let mut object = job.object.clone();
+    object.data["status"] = composed;
+    context.cluster.write_status(&object).await?;
+    context.metrics.status_write(change);
+    local.written_at = Some(now);
+    Ok(())
+}
+
+/// Carries out the orders; how many there were.
+async fn apply(context: &Context, subject: &Subject<'_>, plan: &Plan, local: &mut Local, now: Timestamp) -> Result<usize, PassError> {
+    let applier = Applier {
+        cluster: &context.cluster,
+        poller: &context.poller,
+        settings: &context.settings,
+        metrics: &context.metrics,
+        key: &context.key,
+        now,
+    };
+    for action in &plan.actions {
+        tracing::info!(job = subject.job.id.name, namespace = subject.job.id.namespace, ?action, "order");
+        if let Some(adopted) = applier.apply(action, subject, local).await? {
+            let note = format!("the pod of task {} with epoch {} was there already and is taken over", adopted.task, adopted.epoch);
+            context.events.publish(&subject.job.id, &Event { kind: EventKind::Normal, reason: "RunAdopted", note });
+        }
+    }
+    Ok(plan.actions.len())
+}
+
+fn next(context: &Context, plan: &Plan, look: &Look, footing: &Footing, local: &Local, now: Timestamp, acted: usize) -> Next {
+    if acted > 0 {
+        return Next::Again;
+    }
+    let settings = &context.settings;
+    let mut within = settings.resync_interval;
+    if let Some(at) = plan.wake_at {
+        within = within.min(elapsed(now, at));
+    }
+    if look.observed.any_live() {
+        let all_ready = local.tasks.values().all(|asked| asked.answers.as_ref().is_some_and(|answers| answers.is_ready));
+        within = within.min(if all_ready { settings.poll_interval } else { settings.poll_interval.min(Duration::from_secs(1)) });
+    }
+    if !footing.references.is_empty() {
+        within = within.min(settings.reference_interval);
+    }
+    if let Some(at) = footing.retry_at {
+        within = within.min(elapsed(now, at));
+    }
+    Next::Within(within)
+}

@@ -1,0 +1,111 @@
+//! The generation that a pass stands on, and the verdict on the newest one.
+//!
+//! Where the memory knows the newest generation, nothing is looked up. Else
+//! the record in a ConfigMap tells, or the check is run beside the pass, while
+//! the last good generation stays in force.
+
+use std::collections::BTreeMap;
+
+use weir_crds::resource::StreamingJobSpec;
+use weir_supervisor::Acceptance;
+use weir_supervisor::Memory;
+use weir_supervisor::generation::Accepted;
+use weir_supervisor::time::Timestamp;
+
+use super::PassError;
+use crate::accept::{self, Refusal};
+use crate::apply;
+use crate::context::Context;
+use crate::job::Job;
+use crate::checks::CheckState;
+use crate::names::generation_name;
+
+/// What a pass stands on.
+#[derive(Clone, Debug)]
+pub struct Footing {
+    /// The generation in force; none when none was ever accepted.
+    pub accepted: Option<Accepted>,
+    /// The verdict on the newest generation.
+    pub acceptance: Acceptance,
+    /// By task: digest of the references whose change restarts it.
+    pub references: BTreeMap<String, String>,
+    /// When a check that could not be run is tried again.
+    pub retry_at: Option<Timestamp>,
+}
+
+impl Footing {
+    fn standing(accepted: Accepted) -> Footing {
+        Footing { accepted: Some(accepted), acceptance: Acceptance::Accepted, references: BTreeMap::new(), retry_at: None }
+    }
+
+    fn beside(accepted: Option<Accepted>, acceptance: Acceptance) -> Footing {
+        Footing { accepted, acceptance, references: BTreeMap::new(), retry_at: None }
+    }
+
+    /// The generation in force; an empty one, of which nothing is ever ordered, when there is none.
+    pub fn accepted_or_empty(&self) -> Accepted {
+        self.accepted.clone().unwrap_or_else(|| Accepted::first(0, StreamingJobSpec::without_tasks()))
+    }
+}
+
+/// Finds what to stand on.
+pub async fn find(context: &Context, job: &Job, memory: &Memory, now: Timestamp) -> Result<Footing, PassError> {
+    let known = memory.spec.as_ref().filter(|known| known.generation > 0);
+    let spec = match &job.spec {
+        Ok(spec) => spec,
+        Err(why) => {
+            let refusal = Refusal::invalid(format!("the stored spec cannot be read: {why}"));
+            return Ok(refused(job, last_good(context, job, memory).await?, refusal));
+        }
+    };
+    if let Some(known) = known.filter(|known| known.generation == job.generation) {
+        return Ok(Footing::standing(Accepted::remembered((**spec).clone(), known)));
+    }
+    let record = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, job.generation)).await?;
+    if let Some(accepted) = record.and_then(|map| accept::recorded(&job.id, &map)) {
+        return Ok(Footing::standing(accepted));
+    }
+    let last_good = last_good(context, job, memory).await?;
+    if job.is_deleting() {
+        // Nothing new begins any more.
+        return Ok(Footing::beside(last_good, Acceptance::Checking { generation: job.generation }));
+    }
+    if let Some(refusal) = accept::refusal(&job.id, last_good.as_ref(), spec, context.settings.secrets) {
+        return Ok(refused(job, last_good, refusal));
+    }
+    match context.checks.state(job, spec, now) {
+        CheckState::Passed => {
+            let accepted = match &last_good {
+                Some(last_good) => last_good.next(job.generation, (**spec).clone()),
+                None => Accepted::first(job.generation, (**spec).clone()),
+            };
+            apply::store_generation(&context.cluster, job, &accepted).await?;
+            context.checks.forget(&job.id);
+            Ok(Footing::standing(accepted))
+        }
+        CheckState::Refused(refusal) => Ok(refused(job, last_good, refusal)),
+        CheckState::Running => Ok(Footing::beside(last_good, Acceptance::Checking { generation: job.generation })),
+        CheckState::Unavailable { retry_at, .. } => {
+            let footing = Footing::beside(last_good, Acceptance::Checking { generation: job.generation });
+            Ok(Footing { retry_at: Some(retry_at), ..footing })
+        }
+    }
+}
+
+fn refused(job: &Job, last_good: Option<Accepted>, refusal: Refusal) -> Footing {
+    let Refusal { reason, message } = refusal;
+    Footing::beside(last_good, Acceptance::Rejected { generation: job.generation, reason, message })
+}
+
+/// The generation that was in force before the newest.
+async fn last_good(context: &Context, job: &Job, memory: &Memory) -> Result<Option<Accepted>, PassError> {
+    if let Some(known) = memory.spec.as_ref().filter(|known| known.generation > 0) {
+        let map = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, known.generation)).await?;
+        if let Some(accepted) = map.and_then(|map| accept::recorded(&job.id, &map)) {
+            return Ok(Some(accepted));
+        }
+    }
+    // A wiped status, or a ConfigMap that somebody deleted: the newest that is left.
+    let maps = context.cluster.config_maps(&job.id).await?;
+    Ok(accept::newest_below(&job.id, &maps, job.generation))
+}

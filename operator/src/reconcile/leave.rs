@@ -1,0 +1,91 @@
+//! Taking a job on and letting it go: finalizer, generations that are not needed any more.
+//!
+//! The finalizer is added in a write of its own before anything else exists,
+//! and taken away when nothing is alive. Lists are written with the
+//! `resourceVersion` that was read, so finalizers of others stay. Checkpoints
+//! are never deleted.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use weir_supervisor::{Finished, Memory};
+
+use super::{Footing, Next, PassError};
+use crate::cluster::{CallError, Grace};
+use crate::context::Context;
+use crate::job::Job;
+use crate::look::Look;
+use crate::names::{FINALIZER, INSTALLATION, LABEL_GENERATION, label};
+
+/// The metadata of a job that an installation takes on.
+pub fn entering(job: &Job, installation: &str) -> Value {
+    let mut finalizers = job.object.metadata.finalizers.clone().unwrap_or_default();
+    if !job.has_finalizer() {
+        finalizers.push(FINALIZER.to_owned());
+    }
+    json!({
+        "resourceVersion": job.object.metadata.resource_version,
+        "finalizers": finalizers,
+        "annotations": {INSTALLATION: installation},
+    })
+}
+
+/// Lets a job go whose run is over.
+pub async fn leave(context: &Context, job: &Job, look: &Look, finished: &Finished) -> Result<Next, PassError> {
+    tracing::info!(job = job.id.name, namespace = job.id.namespace, message = finished.message, "the job is let go");
+    // Ended pods have nothing more to tell; live ones there are none.
+    for pod in look.pods.values() {
+        context.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
+    }
+    remove_finalizer(context, job).await
+}
+
+/// Lets a job go without waiting for its pods, because its owner asked for that.
+pub async fn at_once(context: &Context, job: &Job, look: &Look) -> Result<Next, PassError> {
+    for pod in look.pods.values() {
+        context.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
+    }
+    remove_finalizer(context, job).await
+}
+
+async fn remove_finalizer(context: &Context, job: &Job) -> Result<Next, PassError> {
+    let kept = job.object.metadata.finalizers.iter().flatten().filter(|name| *name != FINALIZER);
+    let metadata = json!({
+        "resourceVersion": job.object.metadata.resource_version,
+        "finalizers": kept.collect::<Vec<_>>(),
+    });
+    match context.cluster.patch_metadata(&job.id.namespace, &job.id.name, &metadata).await {
+        Ok(()) => {}
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error.into()),
+    }
+    context.forget(&job.id.namespace, &job.id.name);
+    Ok(Next::Never)
+}
+
+/// Deletes generations that no run can need any more.
+pub async fn prune(context: &Context, job: &Job, footing: &Footing, memory: &Memory) -> Result<(), PassError> {
+    let run = memory.run.iter().flat_map(|run| run.tasks.values().map(|task| task.generation).chain([run.generation]));
+    let others = memory.last_run.as_ref().map(|last| last.generation).into_iter();
+    let accepted = footing.accepted.as_ref().map(|accepted| accepted.generation);
+    let needed: BTreeSet<i64> = run.chain(others).chain(accepted).chain([job.generation]).collect();
+    for map in context.cluster.config_maps(&job.id).await? {
+        let generation = label(&map.metadata, LABEL_GENERATION).and_then(|text| text.parse().ok());
+        let is_ours = job.id.owns(&map.metadata);
+        if is_ours && generation.is_some_and(|generation: i64| !needed.contains(&generation)) {
+            tolerate(context.cluster.delete_config_map(&map).await, job)?;
+        }
+    }
+    Ok(())
+}
+
+/// A ConfigMap that stays is no reason to stop a pass.
+fn tolerate(result: Result<(), CallError>, job: &Job) -> Result<(), PassError> {
+    match result {
+        Err(error) if error.is_forbidden() => {
+            tracing::warn!(job = job.id.name, namespace = job.id.namespace, %error, "an old generation could not be removed");
+            Ok(())
+        }
+        other => Ok(other?),
+    }
+}

@@ -1,0 +1,161 @@
+//! What is written to `.status`, and when.
+//!
+//! The supervisor renders the status; here it is laid over the stored one, so
+//! that fields and conditions of others survive, and made to fit. A change of
+//! anything that people or tools decide by is written at once; one of progress
+//! alone at most every interval; none at all causes no write. Pure.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+use weir_crds::resource::{CONDITION_TYPES, StreamingJobStatus};
+use weir_supervisor::Memory;
+
+/// The largest status, serialised.
+pub const STATUS_BYTES: usize = 32 * 1024;
+
+/// How a status differs from the stored one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Not at all.
+    None,
+    /// In numbers that move while a job streams.
+    Progress,
+    /// In something that somebody acts upon.
+    Fact,
+}
+
+/// The status to store: the new one over what is there.
+pub fn compose(stored: &Value, status: &StreamingJobStatus, memory: &Memory) -> Value {
+    let mut memory = memory.clone();
+    let mut status = status.clone();
+    let mut composed = lay_over(stored, &status, &memory);
+    for step in 0..STEPS {
+        if serde_json::to_vec(&composed).map_or(0, |bytes| bytes.len()) <= STATUS_BYTES {
+            break;
+        }
+        slim(&mut status, &mut memory, step);
+        composed = lay_over(stored, &status, &memory);
+    }
+    composed
+}
+
+/// How many ways there are to make a status smaller.
+const STEPS: usize = 5;
+
+/// Leaves out what is missed least; what decisions rest on stays.
+fn slim(status: &mut StreamingJobStatus, memory: &mut Memory, step: usize) {
+    match step {
+        0 => {
+            for exit in exits(memory) {
+                exit.log_tail.clear();
+            }
+        }
+        1 => {
+            for query in memory.health.queries.values_mut() {
+                query.samples.clear();
+            }
+            for exit in exits(memory) {
+                cut(&mut exit.message, 200);
+            }
+        }
+        2 => {
+            memory.health.queries.clear();
+            for record in memory.history.iter_mut().chain(&mut memory.last_run) {
+                cut(&mut record.message, 100);
+            }
+            for condition in &mut memory.conditions {
+                cut(&mut condition.message, 200);
+            }
+        }
+        3 => {
+            let healthy = |task: &weir_crds::resource::TaskStatus| task.state == "Running" && task.last_exit.is_none();
+            let before = status.tasks.len();
+            status.tasks.retain(|task| !healthy(task));
+            let gone = i64::try_from(before - status.tasks.len()).unwrap_or(i64::MAX);
+            status.tasks_collapsed = Some(status.tasks_collapsed.unwrap_or(0).saturating_add(gone)).filter(|count| *count > 0);
+        }
+        _ => {
+            for task in &mut status.tasks {
+                task.queries.clear();
+                if let Some(exit) = &mut task.last_exit {
+                    exit.log_tail = None;
+                    exit.message = exit.message.take().map(|mut text| {
+                        cut(&mut text, 200);
+                        text
+                    });
+                }
+            }
+            memory.history.truncate(3);
+        }
+    }
+}
+
+fn exits(memory: &mut Memory) -> impl Iterator<Item = &mut weir_supervisor::memory::ExitSummary> {
+    memory.run.iter_mut().flat_map(|run| run.tasks.values_mut()).filter_map(|task| task.last_exit.as_mut())
+}
+
+fn cut(text: &mut String, bytes: usize) {
+    let end = text.floor_char_boundary(bytes);
+    text.truncate(end);
+}
+
+fn lay_over(stored: &Value, status: &StreamingJobStatus, memory: &Memory) -> Value {
+    let mut ours = match serde_json::to_value(status) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) | Err(_) => Map::new(),
+    };
+    ours.insert("memory".to_owned(), serde_json::to_value(memory).unwrap_or_default());
+    if let Some(Value::Array(conditions)) = ours.get_mut("conditions") {
+        conditions.extend(foreign_conditions(stored));
+    }
+    let mut fields: Map<String, Value> = stored.as_object().cloned().unwrap_or_default();
+    fields.retain(|name, _| !OWN_FIELDS.contains(name));
+    fields.extend(ours);
+    Value::Object(fields)
+}
+
+/// Conditions that somebody else keeps here.
+fn foreign_conditions(stored: &Value) -> Vec<Value> {
+    let known = stored["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let foreign = known.iter().filter(|condition| condition["type"].as_str().is_some_and(|kind| !CONDITION_TYPES.contains(&kind)));
+    foreign.cloned().collect()
+}
+
+/// The names of the fields that this version writes.
+static OWN_FIELDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let schema = serde_json::to_value(schemars::schema_for!(StreamingJobStatus)).unwrap_or_default();
+    let fields = schema["properties"].as_object().map(|properties| properties.keys().cloned().collect());
+    fields.unwrap_or_default()
+});
+
+/// How the new status differs from the stored one.
+pub fn change(stored: &Value, new: &Value) -> Change {
+    if stored == new {
+        Change::None
+    } else if facts(stored) == facts(new) {
+        Change::Progress
+    } else {
+        Change::Fact
+    }
+}
+
+/// A status without the numbers that move by themselves.
+fn facts(status: &Value) -> Value {
+    let mut facts = status.clone();
+    let Some(fields) = facts.as_object_mut() else { return facts };
+    fields.remove("backlog");
+    if let Some(Value::Object(summary)) = fields.get_mut("summary") {
+        summary.remove("lastCommitTime");
+        summary.remove("lag");
+    }
+    if let Some(Value::Array(tasks)) = fields.get_mut("tasks") {
+        for task in tasks.iter_mut().filter_map(Value::as_object_mut) {
+            task.remove("queries");
+        }
+    }
+    if let Some(Value::Object(memory)) = fields.get_mut("memory") {
+        memory.remove("health");
+    }
+    facts
+}
