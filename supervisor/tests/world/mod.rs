@@ -332,6 +332,7 @@ impl World {
             config_generation: generation,
             reported_at: None,
             queries: Vec::new(),
+            place: None,
         };
         self.observed.slots.insert(task.to_owned(), Slot::Present(Box::new(instance)));
     }
