@@ -37,8 +37,8 @@ pub enum NodeState {
 /// Judges a node that was read; none when there is none of the name.
 pub fn node_state(node: Option<&Node>, now: Timestamp) -> NodeState {
     let Some(node) = node else { return NodeState::Gone };
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.filter(|condition| condition.type_ == "Ready").last();
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions.find(|condition| condition.type_ == "Ready");
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let tainted: Vec<&Taint> = taints.filter(|taint| matches!(taint.key.as_str(), UNREACHABLE | NOT_READY)).collect();
     let answers = ready.is_some_and(|condition| condition.status == "True");

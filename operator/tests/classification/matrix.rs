@@ -169,7 +169,7 @@ fn a_finished_attempt_keeps_its_result() {
         let plan = show(&pod, &NodeState::Ready, &streaming());
         let result = |memory: &weir_supervisor::Memory| {
             let exit = memory.run.as_ref().and_then(|run| run.tasks["a"].last_exit.clone());
-            (exit, memory.last_run.clone(), memory.restarts.clone(), memory.consecutive_failures)
+            (exit, memory.last_run.clone(), memory.restarts, memory.consecutive_failures)
         };
         for (target, deleted) in FLAGS {
             for (reason, node) in [("Evicted", NodeState::Ready), ("NodeLost", NodeState::Gone), ("", NodeState::Gone)] {
