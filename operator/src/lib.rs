@@ -10,3 +10,4 @@
 
 pub mod clock;
 pub mod names;
+pub mod observe;

@@ -131,6 +131,8 @@ fn announce(kind: &str, verdict: &Verdict) -> Option<Event> {
         ("Stalled", "SpecInvalid") => "SpecInvalid",
         ("Stalled", "CheckpointIncompatible") => "CheckpointIncompatible",
         ("Stalled", "PreviousRunUnconfirmed") => "PreviousRunUnconfirmed",
+        ("Stalled", "OwnershipConflict") => "OwnershipConflict",
+        ("Stalled", "FinalizerBlocked") => "FinalizerBlocked",
         ("ProgressStale", _) => "ProgressStale",
         ("FallingBehind", _) => "FallingBehind",
         ("BacklogExceeded", _) => "BacklogExceeded",

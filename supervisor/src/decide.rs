@@ -22,7 +22,8 @@ mod ticks;
 mod timers;
 mod wake;
 
-pub(crate) use wake::BETWEEN_RUNS_GRACE;
+pub(crate) use tasks::NODE_GRACE;
+pub(crate) use wake::{BETWEEN_RUNS_GRACE, stuck_at};
 
 /// A chain of causes is far shorter; the bound only guards against a mistake in the rules.
 const MOST_ROUNDS: usize = 16;

@@ -41,6 +41,7 @@
 //! after `stableAfter` ready. Disruptions, refused starts, fences and the first
 //! schema change per source version do not count.
 
+pub mod answer;
 pub mod backoff;
 pub mod conditions;
 mod decide;
@@ -53,7 +54,7 @@ pub mod observed;
 pub mod plan;
 pub mod schedule;
 pub mod status;
-mod text;
+pub mod text;
 pub mod time;
 
 pub use decide::decide;

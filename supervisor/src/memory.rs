@@ -56,6 +56,9 @@ pub struct Memory {
     pub handled_run_now: Option<String>,
     /// Whether the job was last seen suspended with no run alive.
     pub suspended: bool,
+    /// Since when the supervisor is to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shutdown_since: Option<Timestamp>,
     /// Where a schedule is.
     pub schedule: Option<ScheduleMemory>,
     /// The one run of a `Lifetime::OneRun`.
@@ -258,6 +261,7 @@ impl Default for Memory {
             restart_nonce: None,
             handled_run_now: None,
             suspended: false,
+            shutdown_since: None,
             schedule: None,
             one_run: None,
             schema_changes: BTreeMap::new(),

@@ -45,6 +45,12 @@ pub enum Slot {
         /// The newest epoch that may have run.
         epoch: u64,
     },
+    /// Something that is not Weir's has the name. The shell reports this only when no instance of
+    /// the task may be alive beside it; one that may be is reported as `Present` and unreachable.
+    Occupied {
+        /// What it is, for people: `pod orders--bronze of ReplicaSet web`.
+        by: String,
+    },
     /// An instance, alive or ended.
     Present(Box<Instance>),
 }
@@ -68,6 +74,9 @@ pub struct Instance {
     pub reported_at: Option<Timestamp>,
     /// One entry per query of its last answer.
     pub queries: Vec<QueryFacts>,
+    /// Where it runs, such as the name of a node; none while it has no place, or for a process.
+    /// Remembered, so that an instance that vanished later can still be judged.
+    pub place: Option<String>,
 }
 
 /// How far an instance is.
@@ -233,7 +242,15 @@ impl Slot {
     pub fn instance(&self) -> Option<&Instance> {
         match self {
             Slot::Present(instance) => Some(instance),
-            Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } => None,
+            Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Occupied { .. } => None,
+        }
+    }
+
+    /// Whether an order to start may be given: nothing is there.
+    pub fn is_free(&self) -> bool {
+        match self {
+            Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } => true,
+            Slot::Occupied { .. } | Slot::Present(_) => false,
         }
     }
 

@@ -53,6 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::ToggleShutdown),
         1 => Just(Op::WipeMemory),
         2 => (0..3_usize).prop_map(Op::Thaw),
+        2 => (0..3_usize).prop_map(Op::ToggleForeign),
     ]
 }
 

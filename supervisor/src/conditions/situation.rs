@@ -8,8 +8,8 @@ use weir_crds::policy::TaskRetryMode;
 use super::Look;
 use crate::desired::{Acceptance, Lifetime};
 use crate::memory::{RunMemory, StopCause, TaskMemory, TaskState};
-use crate::observed::{Phase, Shutdown, StartObstacle};
-use crate::time::{Timestamp, after, rfc3339};
+use crate::observed::{Phase, Shutdown, Slot, StartObstacle};
+use crate::time::{Timestamp, after, elapsed, rfc3339};
 
 /// The situations of a job.
 pub(super) enum Situation {
@@ -19,10 +19,12 @@ pub(super) enum Situation {
     SpecInvalid { reason: String, message: String, running: bool },
     /// The job is going away or its supervisor is.
     Stopping { message: String },
+    /// The same, and something is alive long after it should have been killed.
+    StopBlocked { message: String },
     /// Suspended and nothing alive.
     Suspended,
-    /// An instance on a silent node bars the way.
-    NodeUnreachable { message: String },
+    /// An instance on a silent node bars the way; a short silence passes by itself.
+    NodeUnreachable { message: String, lasting: bool },
     /// Something from before is not over yet.
     WaitingForTermination { message: String },
     /// A run is stopped to make room for an edit.
@@ -56,6 +58,9 @@ pub(super) enum Running {
 /// Decides the situation.
 pub(super) fn of(look: &Look<'_>) -> Situation {
     let memory = look.memory;
+    if look.observed.shutdown != Shutdown::None {
+        return stopping(look);
+    }
     match &look.desired.acceptance {
         Acceptance::Rejected { reason, message, .. } => {
             let running = memory.run.as_ref().is_some_and(|run| run.ready_since.is_some());
@@ -66,11 +71,12 @@ pub(super) fn of(look: &Look<'_>) -> Situation {
         }
         Acceptance::Accepted | Acceptance::Checking { .. } => {}
     }
-    if look.observed.shutdown != Shutdown::None {
-        return Situation::Stopping { message: "stopping on request".to_owned() };
+    if let Some(silent) = unreachable(look) {
+        return silent;
     }
-    if let Some(message) = unreachable(look) {
-        return Situation::NodeUnreachable { message };
+    if let Some(message) = occupied(look) {
+        let running = if memory.run.is_some() { Running::Starting } else { Running::NoRun };
+        return Situation::Stalled { reason: "OwnershipConflict".to_owned(), message, running };
     }
     match &memory.run {
         Some(run) => in_run(look, run),
@@ -78,17 +84,61 @@ pub(super) fn of(look: &Look<'_>) -> Situation {
     }
 }
 
-fn unreachable(look: &Look<'_>) -> Option<String> {
-    look.observed.slots.iter().find_map(|(task, slot)| match slot.instance()?.phase {
-        Phase::Unreachable { .. } => {
-            let epoch = slot.instance()?.epoch;
-            Some(format!(
-                "the node of task {task} (epoch {epoch}) does not answer; once it is known to be gone, \
-                 annotate weir.dev/confirm-terminated: {epoch}"
-            ))
+fn stopping(look: &Look<'_>) -> Situation {
+    let late = crate::decide::stuck_at(look.desired, look.observed, look.memory).is_some_and(|at| at <= look.now);
+    let alive = look.observed.slots.iter().find_map(|(task, slot)| Some((task, slot.live()?)));
+    match alive {
+        Some((task, instance)) if late => {
+            let (name, epoch) = (&instance.name, instance.epoch);
+            let message = format!(
+                "task {task} (epoch {epoch}, {name}) is still there long after its stop deadline; \
+                 annotate weir.dev/skip-graceful-stop: \"true\" to go on without waiting for it"
+            );
+            Situation::StopBlocked { message }
         }
-        _ => None,
+        _ => Situation::Stopping { message: "stopping on request".to_owned() },
+    }
+}
+
+/// A slot that a task needs, now or for the next run, and something foreign has.
+fn occupied(look: &Look<'_>) -> Option<String> {
+    let run = look.memory.run.as_ref();
+    if run.is_none() && look.memory.suspended {
+        return None;
+    }
+    look.observed.slots.iter().find_map(|(name, slot)| {
+        let Slot::Occupied { by } = slot else { return None };
+        let needed = match run.and_then(|run| run.tasks.get(name)) {
+            Some(task) => !task.state.is_over(),
+            None => run.is_none() && look.desired.has_task(name),
+        };
+        needed.then(|| {
+            format!(
+                "the place of task {name} is taken by {by}, which is not Weir's and is left alone; remove it, or rename the job or the task"
+            )
+        })
     })
+}
+
+fn unreachable(look: &Look<'_>) -> Option<Situation> {
+    look.observed.slots.iter().find_map(|(task, slot)| {
+        let instance = slot.instance()?;
+        let Phase::Unreachable { since } = instance.phase else { return None };
+        let epoch = instance.epoch;
+        let message = format!(
+            "the node of task {task} (epoch {epoch}) does not answer; once it is known to be gone, \
+             annotate weir.dev/confirm-terminated: {epoch}"
+        );
+        Some(Situation::NodeUnreachable { message, lasting: has_lasted(look, since) })
+    })
+}
+
+/// Whether a silence outlasted its grace. A shell that cannot tell when it began says "now" each
+/// time; then it has lasted since the condition that shows it.
+fn has_lasted(look: &Look<'_>, since: Timestamp) -> bool {
+    let shown = look.memory.conditions.iter().find(|known| known.kind == "PreviousRunTerminated" && known.reason == "NodeUnreachable");
+    let since = shown.map_or(since, |shown| since.min(shown.last_transition_time));
+    elapsed(since, look.now) >= crate::decide::NODE_GRACE
 }
 
 fn in_run(look: &Look<'_>, run: &RunMemory) -> Situation {

@@ -46,9 +46,17 @@ fn row(situation: Situation) -> Core {
             running: if running { streaming() } else { Verdict::fails("NoRun", "") },
         },
         Situation::Stopping { message } => moving("Stopping", "StoppingRun", message, Verdict::fails("Stopping", "")),
+        Situation::StopBlocked { message } => {
+            Core { ready: Verdict::fails("Stopping", message.clone()), ..broken("FinalizerBlocked", message, Running::Stopping) }
+        }
         Situation::Suspended => idle("Suspended", "spec.suspend is true".to_owned(), "Suspended"),
-        Situation::NodeUnreachable { message } => {
-            Core { running: Verdict::unknown("NodeLost", message.clone()), ..broken("PreviousRunUnconfirmed", message, Running::NoRun) }
+        Situation::NodeUnreachable { message, lasting } => {
+            let running = Verdict::unknown("NodeLost", message.clone());
+            if lasting {
+                Core { running, ..broken("PreviousRunUnconfirmed", message, Running::NoRun) }
+            } else {
+                moving("PreviousRunUnconfirmed", "WaitingForTermination", message, running)
+            }
         }
         Situation::WaitingForTermination { message } => {
             moving("RunStarting", "WaitingForTermination", message, Verdict::fails("RunStarting", ""))

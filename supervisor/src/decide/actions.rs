@@ -21,13 +21,13 @@ pub(super) fn wanted(pass: &Pass<'_>) -> Vec<Action> {
     let starts = pass.memory.run.iter().flat_map(|run| run.tasks.iter().filter_map(|(name, task)| start(pass, run.number, name, task)));
     let slots = pass.observed.slots.iter().filter_map(|(name, slot)| match slot {
         Slot::Present(instance) => on_instance(pass, name, instance),
-        Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } => None,
+        Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Occupied { .. } => None,
     });
     slots.chain(starts).collect()
 }
 
 fn start(pass: &Pass<'_>, run: u64, name: &str, task: &TaskMemory) -> Option<Action> {
-    let free = pass.observed.slot(name).instance().is_none();
+    let free = pass.observed.slot(name).is_free();
     let epoch = task.epoch.filter(|_| free && task.state == TaskState::Starting && !task.seen)?;
     Some(Action::StartTask { task: name.to_owned(), epoch, attempt: task.attempt, run, generation: task.generation })
 }

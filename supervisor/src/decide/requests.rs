@@ -162,8 +162,10 @@ fn suspend(pass: &mut Pass<'_>) {
 
 fn shutdown(pass: &mut Pass<'_>) {
     if pass.observed.shutdown == Shutdown::None {
+        pass.memory.shutdown_since = None;
         return;
     }
+    pass.memory.shutdown_since.get_or_insert(pass.now);
     let Some(mut run) = pass.memory.run.take() else { return };
     runs::stop(pass, &mut run, StopCause::Shutdown);
     if pass.observed.shutdown == Shutdown::Immediate {

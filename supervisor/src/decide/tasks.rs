@@ -12,7 +12,7 @@ use crate::observed::{Instance, Phase, Slot, StartObstacle};
 use crate::time::{Timestamp, after, elapsed};
 
 /// How long a node may be silent before its tasks are judged.
-pub(super) const NODE_GRACE: std::time::Duration = std::time::Duration::from_secs(30);
+pub(crate) const NODE_GRACE: std::time::Duration = std::time::Duration::from_secs(30);
 /// How soon settings that were not confirmed are sent again.
 pub(super) const CONFIG_PACE: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -39,6 +39,8 @@ fn observe_live(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, epoch: u
             outcomes::rejected(pass, name, task, message);
         }
         Slot::Lost { epoch: lost } if *lost >= epoch => outcomes::vanished(pass, name, task, "InstanceLost"),
+        // The order cannot have been carried out. Once the place is free, a new one gets a new epoch.
+        Slot::Occupied { .. } if task.state == TaskState::Starting && !task.seen => task.wait_in(TaskState::Pending),
         // The order to start is not visible yet; `actions` gives it again.
         _ if task.state == TaskState::Starting && !task.seen => {}
         _ => outcomes::vanished(pass, name, task, "InstanceVanished"),
@@ -47,6 +49,9 @@ fn observe_live(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, epoch: u
 
 fn observe_own(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &Instance) {
     task.seen = true;
+    if instance.place.is_some() {
+        task.place.clone_from(&instance.place);
+    }
     match &instance.phase {
         Phase::Exited(exit) => outcomes::ended(pass, name, task, exit, instance.epoch),
         Phase::Unreachable { since } => {
@@ -177,7 +182,7 @@ fn start_due_in(pass: &mut Pass<'_>, run: &mut RunMemory) {
         if task.state == TaskState::WaitingRetry && due {
             task.wait_in(TaskState::Pending);
         }
-        let free = pass.observed.slot(name).instance().is_none();
+        let free = pass.observed.slot(name).is_free();
         if task.state == TaskState::Pending && free {
             pass.memory.epoch += 1;
             task.state = TaskState::Starting;

@@ -12,7 +12,7 @@ use crate::time::{Timestamp, after};
 /// Lifts the counter above every epoch that anybody has seen.
 pub(super) fn absorb_epochs(pass: &mut Pass<'_>) {
     let slots = pass.observed.slots.values().map(|slot| match slot {
-        Slot::Absent => 0,
+        Slot::Absent | Slot::Occupied { .. } => 0,
         Slot::Rejected { epoch, .. } | Slot::Lost { epoch } => *epoch,
         Slot::Present(instance) => instance.epoch.max(reported(instance)),
     });
@@ -28,6 +28,7 @@ fn reported(instance: &Instance) -> u64 {
 /// Pulls times back that lie further ahead than any rule can have put them.
 pub(super) fn clamp(pass: &mut Pass<'_>) {
     let (desired, now) = (pass.desired, pass.now);
+    not_after(&mut pass.memory.shutdown_since, now);
     let kept = after(now, desired.rules.keep_failed_for);
     if let Some(next) = &mut pass.memory.next_start {
         next.at = clamped_start(next, kept, pass.desired, now);

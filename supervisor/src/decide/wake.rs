@@ -7,18 +7,31 @@
 use std::time::Duration;
 
 use crate::decide::{Pass, actions, runs, tasks};
-use crate::desired::Lifetime;
+use crate::desired::{Desired, Lifetime};
 use crate::health;
-use crate::memory::{RunMemory, TaskMemory, TaskState};
-use crate::observed::{Instance, Phase};
+use crate::memory::{Memory, RunMemory, TaskMemory, TaskState};
+use crate::observed::{Instance, Observed, Phase, Shutdown, Slot};
 use crate::time::{Timestamp, after};
 
 /// How often a living run is looked at.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// How often an order whose effect is awaited, or an end, is looked at.
 const AWAITING: Duration = Duration::from_secs(5);
+/// How long after its deadline a shutdown may still take.
+const STUCK_GRACE: Duration = Duration::from_secs(30);
 /// How long a job between two runs counts as ready.
 pub(crate) const BETWEEN_RUNS_GRACE: Duration = Duration::from_secs(60);
+
+/// When a shutdown that has not finished counts as stuck; none where none was ordered.
+pub(crate) fn stuck_at(desired: &Desired, observed: &Observed, memory: &Memory) -> Option<Timestamp> {
+    let since = memory.shutdown_since?;
+    let patience = match observed.shutdown {
+        Shutdown::None => return None,
+        Shutdown::Immediate => Duration::ZERO,
+        Shutdown::Graceful => desired.rules.stop_timeout,
+    };
+    Some(after(after(since, patience), STUCK_GRACE))
+}
 
 /// The earliest time at which something is due.
 pub(super) fn next(pass: &Pass<'_>, ordered: bool) -> Option<Timestamp> {
@@ -37,8 +50,16 @@ pub(super) fn next(pass: &Pass<'_>, ordered: bool) -> Option<Timestamp> {
         if let Some(instance) = slot.live() {
             due.push(after(pass.now, HEARTBEAT));
             due.push(actions::stranger_deadline(pass, instance));
+            if let Phase::Unreachable { since } = instance.phase {
+                due.push(after(since, tasks::NODE_GRACE));
+            }
+        }
+        // Nobody watches what is foreign.
+        if matches!(slot, Slot::Occupied { .. }) {
+            due.push(after(pass.now, HEARTBEAT));
         }
     }
+    due.extend(stuck_at(pass.desired, pass.observed, &pass.memory));
     due.into_iter().filter(|at| *at > pass.now).min()
 }
 
@@ -91,8 +112,5 @@ fn of_task(pass: &Pass<'_>, name: &str, task: &TaskMemory, instance: Option<&Ins
         }
         (TaskState::Pending | TaskState::Starting | TaskState::Stopping, _) => due.push(after(pass.now, AWAITING)),
         _ => {}
-    }
-    if let Some(Phase::Unreachable { since }) = instance.map(|instance| &instance.phase) {
-        due.push(after(*since, tasks::NODE_GRACE));
     }
 }

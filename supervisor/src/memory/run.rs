@@ -93,6 +93,9 @@ pub struct TaskMemory {
     /// Whether an instance of that epoch was seen; until then the order to start is repeated.
     #[serde(default)]
     pub seen: bool,
+    /// Where that instance was last seen (its node); kept while the task is live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// Since when the start deadline runs.
     #[serde(default)]
     pub start_clock: Option<Timestamp>,
@@ -242,6 +245,7 @@ impl TaskMemory {
             failures: 0,
             epoch: None,
             seen: false,
+            place: None,
             start_clock: None,
             unschedulable: false,
             ready_since: None,
@@ -282,6 +286,7 @@ impl TaskMemory {
     /// Leaves whatever an attempt had and takes a state without an instance.
     pub(crate) fn wait_in(&mut self, state: TaskState) {
         self.state = state;
+        self.place = None;
         self.start_clock = None;
         self.unschedulable = false;
         self.ready_since = None;

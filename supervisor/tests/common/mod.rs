@@ -142,6 +142,7 @@ impl Stage {
                     config_generation: *generation,
                     reported_at: None,
                     queries: Vec::new(),
+                    place: None,
                 };
                 self.observed.slots.insert(task.clone(), Slot::Present(Box::new(instance)));
             }

@@ -48,6 +48,7 @@ pub enum Op {
     ToggleShutdown,
     WipeMemory,
     Thaw(usize),
+    ToggleForeign(usize),
 }
 
 pub struct World {
@@ -157,8 +158,16 @@ impl World {
             // An instance that had vanished is back in its slot.
             Op::Thaw(task) => {
                 let name = self.name(*task);
-                if let (None, Some(instance)) = (self.observed.slot(&name).instance(), self.gone.remove(&name)) {
+                if let (true, Some(instance)) = (self.observed.slot(&name).is_free(), self.gone.remove(&name)) {
                     self.observed.slots.insert(name, Slot::Present(Box::new(instance)));
+                }
+            }
+            Op::ToggleForeign(task) => {
+                let name = self.name(*task);
+                match self.observed.slot(&name) {
+                    Slot::Occupied { .. } => drop(self.observed.slots.remove(&name)),
+                    Slot::Absent => drop(self.observed.slots.insert(name, Slot::Occupied { by: "a pod of somebody".to_owned() })),
+                    Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Present(_) => {}
                 }
             }
             Op::ToggleShutdown => {
@@ -309,8 +318,8 @@ impl World {
     }
 
     fn start(&mut self, task: &str, epoch: u64, run: u64, generation: i64) {
-        let occupied = self.observed.slot(task).instance();
-        assert!(occupied.is_none(), "two instances of task {task}: {occupied:?}");
+        let slot = self.observed.slot(task);
+        assert!(slot.is_free(), "task {task} was started on top of {slot:?}");
         assert!(!self.run_of.contains_key(&epoch), "epoch {epoch} was started before");
         // Several starts of one plan may be carried out in any order; an older plan's may not come back.
         let oldest_of_plan = self.highest_started.saturating_sub(self.desired.rules.tasks.len() as u64);
@@ -332,6 +341,7 @@ impl World {
             config_generation: generation,
             reported_at: None,
             queries: Vec::new(),
+            place: None,
         };
         self.observed.slots.insert(task.to_owned(), Slot::Present(Box::new(instance)));
     }
@@ -376,6 +386,7 @@ impl World {
         self.desired.rules.suspend = false;
         self.desired.paused = false;
         self.observed.shutdown = Shutdown::None;
+        self.observed.slots.retain(|_, slot| !matches!(slot, Slot::Occupied { .. }));
         for _ in 0..200 {
             self.settle();
             let tasks = self.desired.rules.tasks.len();
