@@ -108,7 +108,7 @@ mod tests {
             ("/Volumes/none/default/v/c", false),
             ("/mnt/c", false),
             ("file:///mnt/c", false),
-            ("s3:///c", false),
+            ("s3://", false),
             ("memory:///c", false),
         ] {
             assert_eq!(fenced(location, delta.clone()), expected, "{location}");
