@@ -147,8 +147,8 @@ pub struct TaskArguments {
     /// Replace every query's trigger with availableNow.
     #[arg(long)]
     pub available_now: bool,
-    /// Address of the HTTP interface.
-    #[arg(long, default_value = "127.0.0.1:0")]
+    /// Address and port of the HTTP interface; an IPv6 address may stand without brackets.
+    #[arg(long, default_value = "127.0.0.1:0", value_parser = socket_address)]
     pub listen: SocketAddr,
     /// Where the exit report is written.
     #[arg(long, default_value = "/dev/termination-log", value_name = "FILE")]
@@ -269,4 +269,30 @@ fn key_value(text: &str) -> Result<(String, String), String> {
         .filter(|(key, _)| !key.is_empty())
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .ok_or_else(|| format!("'{text}' is not KEY=VALUE"))
+}
+
+/// An address and a port. Kubernetes gives the address of a pod without brackets, whatever its family.
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let split = || text.rsplit_once(':').and_then(|(address, port)| Some(SocketAddr::new(address.parse().ok()?, port.parse().ok()?)));
+    text.parse().ok().or_else(split).ok_or_else(|| format!("'{text}' is not ADDRESS:PORT"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_either_family_takes_a_port() {
+        for (text, expected) in [
+            ("10.1.2.3:8080", Some("10.1.2.3:8080")),
+            ("fd00::1:8080", Some("[fd00::1]:8080")),
+            ("[fd00::1]:8080", Some("[fd00::1]:8080")),
+            ("fd00::1", None),
+            ("10.1.2.3", None),
+            (":8080", None),
+            ("$(POD_IP):8080", None),
+        ] {
+            assert_eq!(socket_address(text).ok().map(|address| address.to_string()).as_deref(), expected, "{text}");
+        }
+    }
 }

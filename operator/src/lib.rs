@@ -8,6 +8,10 @@
 //! that it plans is done; a conflict there ends the pass, which is what keeps
 //! a leader that was asleep from acting on what it knew.
 
+pub mod build;
 pub mod clock;
+pub mod fencing;
+pub mod install;
 pub mod names;
 pub mod observe;
+pub mod rbac;

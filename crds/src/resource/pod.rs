@@ -26,7 +26,7 @@ pub struct PodTemplateSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "text_map", extend("x-weir-disrupts" = "none"))]
     pub annotations: BTreeMap<String, String>,
-    /// Compute resources of the engine's container; the memory limit bounds the engine's pools.
+    /// Compute resources of the engine's container; the memory limit bounds the engine's pools. Default: requests of 250m CPU and 256Mi memory, a limit of 1Gi memory; a resource that is named here, in either list, has no default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Environment of the engine's container.

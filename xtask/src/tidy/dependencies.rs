@@ -21,6 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("weir-sql", &["weir-crds", "weir-core", "weir-decode"]),
     ("weir-runtime", &["weir-crds", "weir-core", "weir-connect", "weir-decode", "weir-sql"]),
     ("weir", &["weir-crds", "weir-core", "weir-connect", "weir-decode", "weir-runtime", "weir-sql", "weir-supervisor"]),
+    ("weir-operator", &["weir-crds", "weir-supervisor"]),
+    ("weir-testcluster", &["weir-testkit"]),
     ("weir-testkit", &[]),
     ("xtask", &["weir-crds"]),
 ];
@@ -34,6 +36,21 @@ const NEVER_LINKS: &[(&str, &[&str])] = &[
     ("weir-core", &["arrow", "arrow-array", "rdkafka", "datafusion", "rocksdb"]),
     ("weir-sql", &["rdkafka", "deltalake-core", "kube-client"]),
     ("weir-decode", &["tokio", "datafusion", "rdkafka"]),
+    (
+        "weir-operator",
+        &[
+            "arrow",
+            "arrow-array",
+            "datafusion",
+            "datafusion-common",
+            "deltalake-core",
+            "librocksdb-sys",
+            "object_store",
+            "parquet",
+            "rdkafka",
+            "rocksdb",
+        ],
+    ),
 ];
 
 /// Workspace crates and the workspace crates that each one names, development dependencies left out.

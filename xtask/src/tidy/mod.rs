@@ -1,10 +1,12 @@
 //! The house rules, each a check that names the file, the line and what to do.
 //!
-//! `sources` looks at Rust files, `manifests` at Cargo.toml files, `texts` at every tracked file, `dependencies` at who may use whom.
+//! `sources` looks at Rust files, `manifests` at Cargo.toml files, `texts` at every tracked file, `dependencies` at who may use whom,
+//! `operator` at where the operator changes what is in a cluster.
 //! Exceptions are part of the check that they except from, with their reason.
 
 pub mod dependencies;
 pub mod manifests;
+pub mod operator;
 pub mod sources;
 pub mod texts;
 
@@ -41,6 +43,7 @@ fn finding(path: &str, line: usize, message: impl Into<String>) -> Finding {
 /// Runs every check over the checkout.
 pub fn check_repository(repository: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
+    let mut rust_files = Vec::new();
     for path in tracked_files(repository)? {
         // A file that git still lists may have been deleted in the work tree, and some files are not text.
         let Ok(text) = std::fs::read_to_string(repository.join(&path)) else { continue };
@@ -51,7 +54,11 @@ pub fn check_repository(repository: &Path) -> Result<Vec<Finding>> {
         if path.ends_with("Cargo.toml") && path != "Cargo.toml" {
             findings.extend(manifests::check(&path, &text));
         }
+        if path.ends_with(".rs") {
+            rust_files.push((path, text));
+        }
     }
+    findings.extend(operator::check(&rust_files));
     findings.extend(stale_files(repository));
     findings.extend(dependencies::check_workspace(repository)?);
     Ok(findings)

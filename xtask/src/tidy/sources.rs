@@ -52,10 +52,15 @@ fn check_product_code(path: &str, text: &str) -> Vec<Finding> {
 }
 
 fn is_test_file(path: &str, text: &str) -> bool {
+    is_test_path(path) || text.contains("#![cfg(test)]")
+}
+
+/// Whether a path is that of test code.
+pub(super) fn is_test_path(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_test_name = matches!(name, "tests.rs" | "testing.rs") || name.ends_with("_tests.rs") || name.ends_with("_test.rs");
     let in_test_folder = path.split('/').rev().skip(1).any(|folder| folder == "tests") && !path.starts_with("tests/kit/src/");
-    is_test_name || in_test_folder || text.contains("#![cfg(test)]")
+    is_test_name || in_test_folder
 }
 
 /// Numbered lines that are not comments.
@@ -64,7 +69,7 @@ fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Numbered code lines outside the items under `#[cfg(test)]`.
-fn without_test_items(text: &str) -> Vec<(usize, &str)> {
+pub(super) fn without_test_items(text: &str) -> Vec<(usize, &str)> {
     let mut kept = Vec::new();
     let mut item_end: Option<String> = None;
     let mut test_follows = false;
