@@ -7,6 +7,8 @@
 //! rejected edit never stops the last good generation from being restarted.
 //! Pure: looking things up and running the check are the caller's.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,7 +18,8 @@ use weir_crds::resource::{OnChangeSpec, OptionsFromSpec, StreamingJobSpec, edit_
 use weir_supervisor::generation::Accepted;
 
 use crate::names::JobId;
-use crate::settings::SecretWatch;
+use crate::build::{self, BuildError, ACCEPTED_KEY, DOCUMENT_KEY};
+use crate::rbac::SecretAccess;
 
 /// Why a generation is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +37,8 @@ impl Refusal {
     }
 }
 
-/// The key of the job document in a generation's ConfigMap.
-pub const DOCUMENT_KEY: &str = "job.json";
-/// The key of the record of acceptance.
-pub const ACCEPTED_KEY: &str = "accepted.json";
-
 /// Everything that can be refused without running the check.
-pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec, secrets: SecretWatch) -> Option<Refusal> {
+pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec, secrets: SecretAccess) -> Option<Refusal> {
     if let Err(error) = spec.policy() {
         return Some(Refusal::invalid(error.to_string()));
     }
@@ -53,7 +51,7 @@ pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec
     }
     let secret = watched_references(spec).find_map(|reference| reference.secret_ref.as_ref());
     match (secret, secrets) {
-        (Some(secret), SecretWatch::Withheld) => Some(Refusal {
+        (Some(secret), SecretAccess::None) => Some(Refusal {
             reason: "ReferenceNotPermitted".to_owned(),
             message: format!(
                 "onChange: Restart on the Secret {} needs an operator that may read Secrets: install it with --watch-secrets and its \
@@ -77,14 +75,26 @@ pub fn task_references(task: &weir_crds::resource::TaskSpec) -> impl Iterator<It
     inputs.chain(sinks).flatten().filter(|reference| reference.on_change == OnChangeSpec::Restart)
 }
 
+/// The ConfigMap of an accepted generation. The spec stands in its document alone.
+pub fn record(id: &JobId, accepted: &Accepted) -> Result<ConfigMap, BuildError> {
+    let document = build::job_document(&id.name, &id.namespace, &accepted.spec, &BTreeMap::new());
+    let mut record = serde_json::to_value(accepted).unwrap_or_default();
+    if let Some(fields) = record.as_object_mut() {
+        fields.remove("spec");
+    }
+    build::generation_config_map(id, accepted.generation, &document, &record)
+}
+
 /// The record in a ConfigMap of ours.
 pub fn recorded(id: &JobId, map: &ConfigMap) -> Option<Accepted> {
     if !id.owns(&map.metadata) {
         return None;
     }
-    let text = map.data.as_ref()?.get(ACCEPTED_KEY)?;
-    let value: Value = serde_json::from_str(text).ok()?;
-    Accepted::deserialize(value).ok()
+    let data = map.data.as_ref()?;
+    let mut record: Value = serde_json::from_str(data.get(ACCEPTED_KEY)?).ok()?;
+    let mut document: Value = serde_json::from_str(data.get(DOCUMENT_KEY)?).ok()?;
+    record.as_object_mut()?.insert("spec".to_owned(), document["spec"].take());
+    Accepted::deserialize(record).ok()
 }
 
 /// The newest record below a generation.

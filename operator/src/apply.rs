@@ -13,11 +13,11 @@ use weir_supervisor::time::Timestamp;
 use weir_supervisor::{Action, Memory};
 
 use crate::accept;
-use crate::build::{self, PodOrder};
+use crate::build::{self, BuildError, PodOrder};
 use crate::cluster::{CallError, Cluster, Created, Grace};
 use crate::job::Job;
 use crate::local::Local;
-use crate::metrics::{CreateConflict, Metrics};
+use crate::metrics::{CreateConflict, OperatorMetrics};
 use crate::names::{controller_uid, epoch_of_pod, generation_name, pod_name};
 use crate::poll::{LiveSettings, Poller};
 use crate::settings::Settings;
@@ -33,8 +33,11 @@ pub enum ApplyError {
     #[error(transparent)]
     Call(#[from] CallError),
     /// Something of ours cannot be built.
-    #[error("{0}")]
-    Build(String),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A name that the job needs is taken.
+    #[error("the ConfigMap {0} belongs to something else; remove or rename it")]
+    Taken(String),
 }
 
 /// Who carries out orders.
@@ -46,9 +49,9 @@ pub struct Applier<'a> {
     /// Settings.
     pub settings: &'a Settings,
     /// Counters.
-    pub metrics: &'a Metrics,
+    pub metrics: &'a OperatorMetrics,
     /// The installation's key.
-    pub key: &'a token::Key,
+    pub key: &'a token::OperatorKey,
     /// The time of the pass.
     pub now: Timestamp,
 }
@@ -160,10 +163,10 @@ impl Applier<'_> {
         let is_own = controller_uid(&found.metadata) == Some(subject.job.id.uid.as_str());
         let class = match epoch_of_pod(&found) {
             Some(there) if is_own && there == epoch => CreateConflict::Adopted,
-            _ if is_own => CreateConflict::StillTerminating,
+            _ if is_own => CreateConflict::Terminating,
             _ => CreateConflict::Foreign,
         };
-        self.metrics.create_conflict(class);
+        self.metrics.create_conflicted(class);
         Ok((class == CreateConflict::Adopted).then(|| Adopted { task: task.to_owned(), epoch }))
     }
 
@@ -201,16 +204,14 @@ impl Applier<'_> {
 
 /// Writes the ConfigMap of an accepted generation; one that is there already must be ours.
 pub async fn store_generation(cluster: &Cluster, job: &Job, accepted: &Accepted) -> Result<(), ApplyError> {
-    let map = build::generation_config_map(&job.id, accepted).map_err(|error| ApplyError::Build(error.to_string()))?;
+    let map = accept::record(&job.id, accepted)?;
     match cluster.create_config_map(&map).await? {
         Created::New(_) => Ok(()),
         Created::Exists => {
             let name = generation_name(&job.id.name, accepted.generation);
             let found = cluster.config_map(&job.id.namespace, &name).await?;
             match found {
-                Some(map) if !job.id.owns(&map.metadata) => {
-                    Err(ApplyError::Build(format!("the ConfigMap {name} belongs to something else; remove or rename it")))
-                }
+                Some(map) if !job.id.owns(&map.metadata) => Err(ApplyError::Taken(name)),
                 Some(_) | None => Ok(()),
             }
         }

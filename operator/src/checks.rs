@@ -5,12 +5,12 @@
 //! replaced, and its arrival asks for a pass. A check that could not be run is
 //! tried again, and is never a verdict.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::broadcast;
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::time::{Timestamp, after};
 
@@ -44,16 +44,16 @@ pub enum CheckState {
 
 /// The checks of all jobs.
 pub struct Checks {
-    checker: Checker,
+    checker: Arc<Checker>,
     clock: Arc<dyn Clock>,
     known: Arc<Mutex<HashMap<JobId, (i64, CheckState)>>>,
-    done: mpsc::UnboundedSender<JobId>,
+    done: broadcast::Sender<JobId>,
 }
 
 impl Checks {
     /// Checks with a checker; `done` hears of every verdict.
-    pub fn new(checker: Checker, clock: Arc<dyn Clock>, done: mpsc::UnboundedSender<JobId>) -> Checks {
-        Checks { checker, clock, known: Arc::default(), done }
+    pub fn new(checker: Checker, clock: Arc<dyn Clock>, done: broadcast::Sender<JobId>) -> Checks {
+        Checks { checker: Arc::new(checker), clock, known: Arc::default(), done }
     }
 
     /// How far the check of a job's newest generation is; begins it where it is not.
@@ -76,9 +76,9 @@ impl Checks {
     }
 
     fn begin(&self, job: &Job, spec: &StreamingJobSpec) {
-        let document = build::job_document(&job.id, spec);
+        let document = build::job_document(&job.id.name, &job.id.namespace, spec, &BTreeMap::new());
         let (id, generation) = (job.id.clone(), job.generation);
-        let (checker, clock, known, done) = (self.checker.clone(), Arc::clone(&self.clock), Arc::clone(&self.known), self.done.clone());
+        let (checker, clock, known, done) = (Arc::clone(&self.checker), Arc::clone(&self.clock), Arc::clone(&self.known), self.done.clone());
         tokio::spawn(async move {
             let state = match checker.check(&document).await {
                 Verdict::Accepted { warnings } => {
@@ -87,7 +87,7 @@ impl Checks {
                     }
                     CheckState::Passed
                 }
-                Verdict::Rejected { reason, message } => CheckState::Refused(Refusal { reason, message }),
+                Verdict::Rejected { reason, message } => CheckState::Refused(Refusal { reason: reason.to_owned(), message }),
                 Verdict::Unavailable { message } => {
                     tracing::warn!(job = id.name, namespace = id.namespace, generation, message, "the manifest could not be checked");
                     CheckState::Unavailable { message, retry_at: after(clock.now(), RETRY) }

@@ -3,18 +3,23 @@
 //! Passes of one job never overlap (the controller's queue sees to it), so a
 //! job's leavings are taken out for a pass and put back after it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
+use weir_crds::resource::{StreamingJobSpec, StreamingJobStatus};
+use weir_crds::StreamingJob;
+use weir_supervisor::Desired;
 
-use crate::board::JobBoard;
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::events::EventSink;
+use crate::http::Health;
+use crate::job::Job;
 use crate::local::Local;
-use crate::metrics::Metrics;
+use crate::metrics::{JobView, Metrics, WatchKind};
 use crate::names::JobId;
 use crate::poll::Poller;
 use crate::settings::Settings;
@@ -31,17 +36,18 @@ pub struct Context {
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The installation's key.
-    pub key: token::Key,
+    pub key: token::OperatorKey,
     /// Checks of new generations.
     pub checks: Checks,
     /// Events about jobs.
     pub events: EventSink,
-    /// Counters.
-    pub metrics: Arc<Metrics>,
-    /// What is shown of each job.
-    pub board: Arc<JobBoard>,
+    /// Counters, and what is shown of each job.
+    pub metrics: Metrics,
+    /// Whether this process does its part.
+    pub health: Arc<Health>,
     locals: Mutex<HashMap<JobId, Local>>,
-    failures: Mutex<HashMap<(String, String), u32>>,
+    jobs: Mutex<HashMap<(String, String), Known>>,
+    conflicts: Mutex<HashSet<JobId>>,
 }
 
 /// What a context is made of.
@@ -55,22 +61,22 @@ pub struct Parts {
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The installation's key.
-    pub key: token::Key,
+    pub key: token::OperatorKey,
     /// Checks of new generations.
     pub checks: Checks,
     /// Events about jobs.
     pub events: EventSink,
-    /// Counters.
-    pub metrics: Arc<Metrics>,
-    /// What is shown of each job.
-    pub board: Arc<JobBoard>,
+    /// Counters, and what is shown of each job.
+    pub metrics: Metrics,
+    /// Whether this process does its part.
+    pub health: Arc<Health>,
 }
 
 impl Context {
     /// A context in which no pass has been.
     pub fn new(parts: Parts) -> Context {
-        let Parts { cluster, poller, settings, clock, key, checks, events, metrics, board } = parts;
-        Context { cluster, poller, settings, clock, key, checks, events, metrics, board, locals: Mutex::default(), failures: Mutex::default() }
+        let Parts { cluster, poller, settings, clock, key, checks, events, metrics, health } = parts;
+        Context { cluster, poller, settings, clock, key, checks, events, metrics, health, locals: Mutex::default(), jobs: Mutex::default(), conflicts: Mutex::default() }
     }
 
     /// What the last pass of a job left.
@@ -85,29 +91,75 @@ impl Context {
         }
     }
 
+    /// Shows a job in the metrics.
+    pub fn show(&self, job: &Job, desired: &Desired, status: &StreamingJobStatus) {
+        let mut shown = StreamingJob::new(&job.id.name, StreamingJobSpec::without_tasks());
+        shown.metadata.generation = Some(job.generation);
+        shown.spec.image = Some(desired.image.clone());
+        shown.status = Some(status.clone());
+        self.metrics.board.update(&job.id, JobView::of(&shown));
+        self.known(&job.id.namespace, &job.id.name, |known| known.id = Some(job.id.clone()));
+    }
+
+    /// The job is another installation's.
+    pub fn scope_conflict(&self, id: &JobId) {
+        let mut conflicts = self.conflicts.lock();
+        conflicts.insert(id.clone());
+        self.metrics.operator.scope_conflicts(conflicts.len());
+        drop(conflicts);
+        self.known(&id.namespace, &id.name, |known| known.id = Some(id.clone()));
+    }
+
+    /// The job is ours after all.
+    pub fn no_scope_conflict(&self, id: &JobId) {
+        let mut conflicts = self.conflicts.lock();
+        if conflicts.remove(id) {
+            self.metrics.operator.scope_conflicts(conflicts.len());
+        }
+    }
+
+    /// A watch said something.
+    pub fn heard(&self, kind: WatchKind) {
+        self.metrics.operator.watch_heard(kind, self.clock.now().timestamp_millis() as f64 / 1000.0);
+        self.health.heard(kind, Instant::now());
+    }
+
     /// The job is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
-        let is_it = |id: &JobId| id.namespace == namespace && id.name == name;
-        let gone: Vec<JobId> = self.locals.lock().keys().filter(|id| is_it(id)).cloned().collect();
-        for id in gone {
+        let known = self.jobs.lock().remove(&(namespace.to_owned(), name.to_owned()));
+        if let Some(id) = known.and_then(|known| known.id) {
             self.locals.lock().remove(&id);
-        }
-        for id in self.board.forget(namespace, name) {
+            self.metrics.board.remove(&id);
             self.checks.forget(&id);
+            self.no_scope_conflict(&id);
         }
-        self.failures.lock().remove(&(namespace.to_owned(), name.to_owned()));
     }
 
     /// Counts a failed pass; how many there were in a row.
     pub fn count_failure(&self, namespace: &str, name: &str) -> u32 {
-        let mut failures = self.failures.lock();
-        let count = failures.entry((namespace.to_owned(), name.to_owned())).or_default();
-        *count = count.saturating_add(1);
-        *count
+        self.known(namespace, name, |known| {
+            known.failures = known.failures.saturating_add(1);
+            known.failures
+        })
     }
 
     /// A pass went through.
     pub fn clear_failures(&self, namespace: &str, name: &str) {
-        self.failures.lock().remove(&(namespace.to_owned(), name.to_owned()));
+        if let Some(known) = self.jobs.lock().get_mut(&(namespace.to_owned(), name.to_owned())) {
+            known.failures = 0;
+        }
     }
+
+    fn known<T>(&self, namespace: &str, name: &str, change: impl FnOnce(&mut Known) -> T) -> T {
+        change(self.jobs.lock().entry((namespace.to_owned(), name.to_owned())).or_default())
+    }
+}
+
+/// What is known of a name.
+#[derive(Default)]
+struct Known {
+    /// The job that has it.
+    id: Option<JobId>,
+    /// Failed passes in a row.
+    failures: u32,
 }

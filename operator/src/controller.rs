@@ -18,13 +18,15 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
 use kube::{Client, Resource};
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 use weir_crds::StreamingJob;
 
 use crate::context::Context;
 use crate::names::{JobId, LABEL_MANAGED_BY, MANAGED_BY};
 use crate::reconcile::{Next, PassError, reconcile};
-use crate::settings::Scope;
+use crate::metrics::{ReconcileResult, WatchKind};
+use crate::rbac::Scope;
 
 /// How long a watch lasts before it is begun anew, seconds; a silent one ends with it.
 const WATCH_SECONDS: u32 = 240;
@@ -82,8 +84,8 @@ async fn run_over(
     let everything = watcher::Config::default().timeout(WATCH_SECONDS).any_semantic();
     let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
     let (reader, writer) = reflector::store::<JobMeta>();
-    let jobs = watched(&context, "StreamingJob", metadata_watcher(jobs, everything)).reflect(writer).touched_objects();
-    let pods = watched(&context, "Pod", metadata_watcher(pods, ours)).touched_objects();
+    let jobs = watched(&context, WatchKind::StreamingJob, metadata_watcher(jobs, everything)).reflect(writer).touched_objects();
+    let pods = watched(&context, WatchKind::Pod, metadata_watcher(pods, ours)).touched_objects();
     let checked = BroadcastStream::new(wakers.checked.subscribe())
         .filter_map(|id| async move { id.ok() })
         .map(|id: JobId| ObjectRef::<JobMeta>::new(&id.name).within(&id.namespace));
@@ -92,7 +94,7 @@ async fn run_over(
     let ready = reader.clone();
     tokio::spawn(async move {
         if ready.wait_until_ready().await.is_ok() {
-            health.metrics.synced();
+            health.health.synced(WatchKind::StreamingJob, Instant::now());
         }
     });
     Controller::for_stream(jobs, reader)
@@ -120,7 +122,7 @@ where
 /// A watch that is counted, begun again after errors, and holds nothing but names and owners.
 fn watched<K>(
     context: &Arc<Context>,
-    kind: &'static str,
+    kind: WatchKind,
     events: impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send
 where
@@ -128,10 +130,10 @@ where
 {
     let (seen, failed) = (Arc::clone(context), Arc::clone(context));
     events
-        .inspect_ok(move |_| seen.metrics.watch_event(kind, seen.clock.now()))
+        .inspect_ok(move |_| seen.heard(kind))
         .inspect_err(move |error| {
-            tracing::warn!(kind, %error, "the watch failed and is begun again");
-            failed.metrics.watch_error(kind);
+            tracing::warn!(kind = kind.as_str(), %error, "the watch failed and is begun again");
+            failed.metrics.operator.watch_failed(kind);
         })
         .default_backoff()
         .modify(|object| {
@@ -143,7 +145,7 @@ where
 
 async fn one(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let (namespace, name) = place(&job);
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let outcome = AssertUnwindSafe(reconcile(&context, &namespace, &name)).catch_unwind().await;
     let result = match outcome {
         Ok(Ok(next)) => {
@@ -157,7 +159,13 @@ async fn one(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, Reconci
         Ok(Err(error)) => Err(ReconcileError::Pass(error)),
         Err(panic) => Err(ReconcileError::Panicked(words_of(panic.as_ref()))),
     };
-    context.metrics.reconciled(result.is_ok(), began.elapsed());
+    let ended = match &result {
+        Ok(_) => ReconcileResult::Ok,
+        Err(ReconcileError::Pass(error)) if error.is_conflict() => ReconcileResult::Conflict,
+        Err(ReconcileError::Pass(_)) => ReconcileResult::Error,
+        Err(ReconcileError::Panicked(_)) => ReconcileResult::Panic,
+    };
+    context.metrics.operator.reconciled(ended, began.elapsed());
     result
 }
 

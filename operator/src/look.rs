@@ -158,13 +158,13 @@ impl Observer<'_> {
             Some(place) => self.node(place).await?,
             None => NodeState::NotAsked,
         };
-        let Vanished::Unconfirmed { since } = observe::vanished(task.place.as_deref(), &node) else { return Ok(None) };
+        let Vanished::Unconfirmed { since } = observe::vanished(task.place.as_deref(), &node, self.now) else { return Ok(None) };
         let begun = task.start_clock.or(task.ready_since).unwrap_or(self.now);
         Ok(Some(Slot::Present(Box::new(Instance {
             name: pod_name(&job.id.name, name),
             epoch: task.epoch.unwrap_or_default(),
             created_at: begun,
-            phase: Phase::Unreachable { since: since.unwrap_or(begun) },
+            phase: Phase::Unreachable { since },
             stop_order: StopOrder::None,
             config_generation: task.generation,
             reported_at: None,

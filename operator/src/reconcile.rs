@@ -12,12 +12,13 @@ use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Desired, Event, EventKind, Memory, Plan, decide};
 
 use crate::apply::{Applier, ApplyError, Subject};
-use crate::build;
+use crate::fencing;
 use crate::cluster::CallError;
 use crate::context::Context;
 use crate::job::{Job, Remembered};
 use crate::local::Local;
 use crate::look::{Look, Observer};
+use crate::metrics::StatusWrite;
 use crate::status::{self, Change};
 
 mod footing;
@@ -45,7 +46,7 @@ impl PassError {
     pub fn is_conflict(&self) -> bool {
         match self {
             PassError::Call(error) | PassError::Apply(ApplyError::Call(error)) => error.is_conflict(),
-            PassError::Apply(ApplyError::Build(_)) => false,
+            PassError::Apply(ApplyError::Build(_) | ApplyError::Taken(_)) => false,
         }
     }
 }
@@ -103,15 +104,14 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     let mut plan = decide(&desired, &look.observed, &memory, now, &mut rand::random::<f64>);
     if let Some(damage) = damage {
         let note = format!("the stored memory could not be read and starts afresh above epoch {}: {damage}", plan.memory.epoch);
-        plan.events.push(Event { kind: EventKind::Warning, reason: "StatusDamaged", note });
+        plan.events.push(Event { kind: EventKind::Warning, reason: "StatusUnreadable", note });
     }
     local.health.clone_from(&plan.memory.health);
     write(context, job, &desired, &look, &memory, &plan, local, now).await?;
-    context.board.show(&job.id, &desired, &look.observed, &plan.memory);
     let subject = Subject { job, accepted: &footing.accepted_or_empty(), memory: &plan.memory, pods: &look.pods };
     let applied = apply(context, &subject, &plan, local, now).await;
     for event in &plan.events {
-        context.events.publish(&job.id, event);
+        context.events.publish(&job.id, resource_version(job), event);
     }
     let acted = applied?;
     if let Some(finished) = &plan.finished {
@@ -131,18 +131,19 @@ async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option
     let resync = Next::Within(context.settings.resync_interval);
     if let Some(other) = job.installation().filter(|other| *other != context.settings.installation) {
         if !std::mem::replace(&mut local.conflict_reported, true) {
-            context.metrics.scope_conflict();
+            context.scope_conflict(&job.id);
             tracing::warn!(job = job.id.name, namespace = job.id.namespace, other, "the job belongs to another installation");
             let note = format!(
                 "the operator {} leaves this job alone: the annotation {} says that {other} looks after it",
                 context.settings.installation,
                 crate::names::INSTALLATION
             );
-            context.events.publish(&job.id, &Event { kind: EventKind::Warning, reason: "OperatorConflict", note });
+            context.events.publish(&job.id, resource_version(job), &Event { kind: EventKind::Warning, reason: "ScopeConflict", note });
         }
         return Ok(Some(resync));
     }
     local.conflict_reported = false;
+    context.no_scope_conflict(&job.id);
     if job.is_deleting() {
         return Ok((!job.has_finalizer()).then_some(Next::Never));
     }
@@ -177,7 +178,7 @@ fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
                 None => (task.clone(), hash.clone()),
             });
             let policy = accepted.spec.policy().ok().map(|mut policy| {
-                if !build::is_fenced(&accepted.spec, &job.id.namespace, &job.id.name) {
+                if !fencing::is_fenced(&accepted.spec, &job.id.namespace, &job.id.name) {
                     policy.node_lost_policy = weir_crds::policy::NodeLostPolicy::Wait;
                 }
                 policy
@@ -209,6 +210,7 @@ async fn write(
     now: Timestamp,
 ) -> Result<(), PassError> {
     let rendered = weir_supervisor::status::status(desired, &look.observed, &plan.memory);
+    context.show(job, desired, &rendered);
     let composed = status::compose(job.status(), &rendered, &plan.memory);
     let mut change = status::change(job.status(), &composed);
     if plan.memory.needs_storing(memory) && change == Change::Progress {
@@ -223,7 +225,12 @@ async fn write(
     let mut object = job.object.clone();
     object.data["status"] = composed;
     context.cluster.write_status(&object).await?;
-    context.metrics.status_write(change);
+    let kind = match change {
+        Change::Progress => StatusWrite::Progress,
+        Change::Fact | Change::None if plan.actions.is_empty() => StatusWrite::Condition,
+        Change::Fact | Change::None => StatusWrite::WriteAhead,
+    };
+    context.metrics.operator.status_written(kind);
     local.written_at = Some(now);
     Ok(())
 }
@@ -234,7 +241,7 @@ async fn apply(context: &Context, subject: &Subject<'_>, plan: &Plan, local: &mu
         cluster: &context.cluster,
         poller: &context.poller,
         settings: &context.settings,
-        metrics: &context.metrics,
+        metrics: &context.metrics.operator,
         key: &context.key,
         now,
     };
@@ -242,7 +249,7 @@ async fn apply(context: &Context, subject: &Subject<'_>, plan: &Plan, local: &mu
         tracing::info!(job = subject.job.id.name, namespace = subject.job.id.namespace, ?action, "order");
         if let Some(adopted) = applier.apply(action, subject, local).await? {
             let note = format!("the pod of task {} with epoch {} was there already and is taken over", adopted.task, adopted.epoch);
-            context.events.publish(&subject.job.id, &Event { kind: EventKind::Normal, reason: "RunAdopted", note });
+            context.events.publish(&subject.job.id, resource_version(subject.job), &Event { kind: EventKind::Normal, reason: "RunAdopted", note });
         }
     }
     Ok(plan.actions.len())
@@ -268,4 +275,8 @@ fn next(context: &Context, plan: &Plan, look: &Look, footing: &Footing, local: &
         within = within.min(elapsed(now, at));
     }
     Next::Within(within)
+}
+
+fn resource_version(job: &Job) -> Option<&str> {
+    job.object.metadata.resource_version.as_deref()
 }

@@ -3,23 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where jobs are looked after.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// In every namespace.
-    Cluster,
-    /// In these.
-    Namespaces(Vec<String>),
-}
-
-/// Whether Secrets may be read for `onChange: Restart`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SecretWatch {
-    /// Yes: the rights are there.
-    Granted,
-    /// No: such a manifest is refused.
-    Withheld,
-}
+use crate::rbac::{Scope, SecretAccess};
 
 /// The settings of an installation.
 #[derive(Clone, Debug)]
@@ -31,7 +15,7 @@ pub struct Settings {
     /// Image of pods whose manifest names none.
     pub image: String,
     /// Whether Secrets may be read.
-    pub secrets: SecretWatch,
+    pub secrets: SecretAccess,
     /// The program that checks manifests (`weir`).
     pub checker: PathBuf,
     /// How often a running task is asked for its progress.
@@ -55,7 +39,7 @@ impl Settings {
             installation: installation.into(),
             scope,
             image: image.into(),
-            secrets: SecretWatch::Withheld,
+            secrets: SecretAccess::None,
             checker: PathBuf::from("weir"),
             poll_interval: Duration::from_secs(10),
             progress_interval: Duration::from_secs(30),
