@@ -8,5 +8,13 @@
 //! that it plans is done; a conflict there ends the pass, which is what keeps
 //! a leader that was asleep from acting on what it knew.
 
+pub mod check;
 pub mod clock;
+pub mod events;
+pub mod http;
+pub mod key;
+pub mod lease;
+pub mod metrics;
 pub mod names;
+pub mod telemetry;
+pub mod token;
