@@ -130,7 +130,7 @@ async fn a_check_that_nobody_waits_for_is_killed() {
 async fn output_and_memory_are_bounded() {
     let script = Script::new("yes");
     assert!(script.unavailable().await.contains("more than 1048576 bytes"));
-    let mut script = Script::new("ulimit -d > limit; tail -c 1G /dev/zero | wc -c >&2; exit 3");
+    let mut script = Script::new("ulimit -d > limit; head -c 1G /dev/zero | tail -c 1G | wc -c >&2; exit 3");
     script.limits.memory = 64 << 20;
     let message = script.unavailable().await;
     assert!(message.ends_with("code 3 and no findings: 0"), "{message}");
