@@ -14,6 +14,7 @@ use kube::{Client, Resource};
 use serde_json::Value;
 use weir_crds::StreamingJob;
 
+use crate::authority::Authority;
 use crate::names::{JobId, MANAGER};
 
 /// Why a call failed.
@@ -26,6 +27,12 @@ pub enum CallError {
         call: String,
         /// What came back.
         source: Box<kube::Error>,
+    },
+    /// This process does not lead, so it may not write.
+    #[error("{call}: not sent, because this process does not lead any more")]
+    NotLeading {
+        /// The call, for people.
+        call: String,
     },
     /// No answer within the time that a call may take; what it did is unknown.
     #[error("{call}: no answer within {limit:?}")]
@@ -45,7 +52,7 @@ impl CallError {
                 kube::Error::Api(status) => Some(status),
                 _ => None,
             },
-            CallError::Timeout { .. } => None,
+            CallError::Timeout { .. } | CallError::NotLeading { .. } => None,
         }
     }
 
@@ -105,12 +112,13 @@ pub struct Cluster {
     client: Client,
     jobs: ApiResource,
     call_timeout: Duration,
+    authority: Authority,
 }
 
 impl Cluster {
     /// Over a client; a call that takes longer than `call_timeout` counts as failed.
-    pub fn new(client: Client, call_timeout: Duration) -> Cluster {
-        Cluster { client, jobs: ApiResource::erase::<StreamingJob>(&()), call_timeout }
+    pub fn new(client: Client, call_timeout: Duration, authority: Authority) -> Cluster {
+        Cluster { client, jobs: ApiResource::erase::<StreamingJob>(&()), call_timeout, authority }
     }
 
     /// The client, for watches.
@@ -138,6 +146,14 @@ impl Cluster {
         }
     }
 
+    /// A call that changes something: never sent by a process that does not lead at this very moment.
+    async fn change<T>(&self, call: &str, answer: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        if !self.authority.holds() {
+            return Err(CallError::NotLeading { call: call.to_owned() });
+        }
+        self.call(call, answer).await
+    }
+
     /// A job as it is stored, with fields that this version does not know.
     pub async fn job(&self, namespace: &str, name: &str) -> Result<Option<DynamicObject>, CallError> {
         self.call(&format!("get streamingjob {namespace}/{name}"), self.job_api(namespace).get_opt(name)).await
@@ -148,7 +164,7 @@ impl Cluster {
         let (namespace, name) = place(job);
         let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let api = self.job_api(&namespace);
-        self.call(&format!("put status of streamingjob {namespace}/{name}"), api.replace_status(&name, &parameters, job)).await
+        self.change(&format!("put status of streamingjob {namespace}/{name}"), api.replace_status(&name, &parameters, job)).await
     }
 
     /// Changes finalizers and annotations of a job; the patch carries the `resourceVersion` that was read.
@@ -157,7 +173,7 @@ impl Cluster {
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.job_api(namespace);
         let call = format!("patch metadata of streamingjob {namespace}/{name}");
-        self.call(&call, api.patch(name, &parameters, &Patch::Merge(&patch))).await.map(drop)
+        self.change(&call, api.patch(name, &parameters, &Patch::Merge(&patch))).await.map(drop)
     }
 
     /// The pods that carry the job's label; whose they are the caller judges by owner.
@@ -176,7 +192,7 @@ impl Cluster {
     /// Creates a pod. The only place that does.
     pub async fn create_pod(&self, pod: &Pod) -> Result<Created<Pod>, CallError> {
         let (namespace, name) = place(pod);
-        let answer = self.call(&format!("create pod {namespace}/{name}"), self.api::<Pod>(&namespace).create(&creating(), pod)).await;
+        let answer = self.change(&format!("create pod {namespace}/{name}"), self.api::<Pod>(&namespace).create(&creating(), pod)).await;
         existing(answer)
     }
 
@@ -189,7 +205,7 @@ impl Cluster {
         };
         let parameters = DeleteParams { grace_period_seconds: Some(seconds), ..by_uid(pod) };
         let api = self.api::<Pod>(&namespace);
-        deleted(self.call(&format!("delete pod {namespace}/{name}"), api.delete(&name, &parameters)).await)
+        deleted(self.change(&format!("delete pod {namespace}/{name}"), api.delete(&name, &parameters)).await)
     }
 
     /// A node.
@@ -220,14 +236,14 @@ impl Cluster {
     pub async fn create_config_map(&self, map: &ConfigMap) -> Result<Created<ConfigMap>, CallError> {
         let (namespace, name) = place(map);
         let api = self.api::<ConfigMap>(&namespace);
-        existing(self.call(&format!("create configmap {namespace}/{name}"), api.create(&creating(), map)).await)
+        existing(self.change(&format!("create configmap {namespace}/{name}"), api.create(&creating(), map)).await)
     }
 
     /// Deletes the ConfigMap of this very UID.
     pub async fn delete_config_map(&self, map: &ConfigMap) -> Result<(), CallError> {
         let (namespace, name) = place(map);
         let api = self.api::<ConfigMap>(&namespace);
-        deleted(self.call(&format!("delete configmap {namespace}/{name}"), api.delete(&name, &by_uid(map))).await)
+        deleted(self.change(&format!("delete configmap {namespace}/{name}"), api.delete(&name, &by_uid(map))).await)
     }
 
     /// One Secret.

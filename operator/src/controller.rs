@@ -15,7 +15,7 @@ use kube::api::Api;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
-use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -79,13 +79,13 @@ async fn run_over(
     stop: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let client = context.cluster.client();
-    let jobs = api::<StreamingJob>(&client, namespace.as_deref());
-    let pods = api::<Pod>(&client, namespace.as_deref());
+    let jobs = api::<JobMeta>(&client, namespace.as_deref());
+    let pods = api::<PodMeta>(&client, namespace.as_deref());
     let everything = watcher::Config::default().timeout(WATCH_SECONDS).any_semantic();
     let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
     let (reader, writer) = reflector::store::<JobMeta>();
-    let jobs = watched(&context, WatchKind::StreamingJob, metadata_watcher(jobs, everything)).reflect(writer).touched_objects();
-    let pods = watched(&context, WatchKind::Pod, metadata_watcher(pods, ours)).touched_objects();
+    let jobs = watched(&context, WatchKind::StreamingJob, watcher(jobs, everything)).reflect(writer).touched_objects();
+    let pods = watched(&context, WatchKind::Pod, watcher(pods, ours)).touched_objects();
     let checked = BroadcastStream::new(wakers.checked.subscribe())
         .filter_map(|id| async move { id.ok() })
         .map(|id: JobId| ObjectRef::<JobMeta>::new(&id.name).within(&id.namespace));
@@ -120,12 +120,13 @@ where
 }
 
 /// A watch that is counted, begun again after errors, and holds nothing but names and owners.
-fn watched<K>(
+fn watched<K, S>(
     context: &Arc<Context>,
     kind: WatchKind,
-    events: impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send,
-) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send
+    events: S,
+) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send + use<K, S>
 where
+    S: Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send,
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     let (seen, failed) = (Arc::clone(context), Arc::clone(context));

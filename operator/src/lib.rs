@@ -8,10 +8,34 @@
 //! that it plans is done; a conflict there ends the pass, which is what keeps
 //! a leader that was asleep from acting on what it knew.
 
+pub mod accept;
+pub mod apply;
+pub mod authority;
 pub mod build;
+pub mod check;
+pub mod checks;
 pub mod clock;
+pub mod cluster;
+pub mod context;
+pub mod controller;
+pub mod events;
 pub mod fencing;
+pub mod http;
 pub mod install;
+pub mod job;
+pub mod key;
+pub mod lease;
+pub mod local;
+pub mod look;
+pub mod metrics;
 pub mod names;
 pub mod observe;
+pub mod operator;
+pub mod poll;
 pub mod rbac;
+pub mod reconcile;
+pub mod schema;
+pub mod settings;
+pub mod status;
+pub mod telemetry;
+pub mod token;

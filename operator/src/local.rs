@@ -26,6 +26,8 @@ pub struct Local {
     pub references: BTreeMap<String, String>,
     /// When they were read.
     pub references_at: Option<Timestamp>,
+    /// Whether this process took the job on just now, so that an empty status is a new one and not a wiped one.
+    pub is_new: bool,
     /// Whether an installation that is not ours was reported.
     pub conflict_reported: bool,
 }
@@ -44,6 +46,6 @@ pub struct Asked {
 impl Local {
     /// Whether there is nothing worth keeping.
     pub fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.rejections.is_empty() && self.references.is_empty() && !self.conflict_reported
+        self.tasks.is_empty() && self.rejections.is_empty() && self.references.is_empty() && !self.conflict_reported && !self.is_new
     }
 }

@@ -61,6 +61,9 @@ impl Observer<'_> {
         for (task, (epoch, message)) in &local.rejections {
             slots.entry(task.clone()).or_insert_with(|| Slot::Rejected { epoch: *epoch, message: message.clone() });
         }
+        for (name, epoch) in unseen_orders(memory.run.as_ref(), &slots) {
+            slots.insert(name, Slot::Lost { epoch });
+        }
         for (name, task) in vanished_tasks(memory.run.as_ref(), &slots) {
             if let Some(slot) = self.judge_vanished(job, &name, &task).await? {
                 slots.insert(name, slot);
@@ -172,6 +175,14 @@ impl Observer<'_> {
             place: task.place.clone(),
         }))))
     }
+}
+
+/// Orders to start of an earlier pass whose pod is not there. The pod may have come and gone, or a call that was held
+/// up may still make it, so the order is not given again: its epoch is skipped.
+fn unseen_orders(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Vec<(String, u64)> {
+    let tasks = run.into_iter().flat_map(|run| &run.tasks);
+    let unseen = tasks.filter(|(name, task)| task.state == TaskState::Starting && !task.seen && !slots.contains_key(*name));
+    unseen.filter_map(|(name, task)| Some((name.clone(), task.epoch?))).collect()
 }
 
 /// Tasks that were seen alive and have no slot now.

@@ -1,3 +1,211 @@
-//! `weir-operator`: the controller and what is needed to install it.
+//! `weir-operator`: the controller, and what is needed to install it without Helm.
+//!
+//! Reads arguments and environment once and hands them on as values.
 
-fn main() {}
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use weir_operator::authority::Authority;
+use weir_operator::clock::{Clock, SystemClock};
+use weir_operator::http::{self, Health};
+use weir_operator::install::{self, InstallOptions};
+use weir_operator::lease::{Durations, Identity, KubeLease, LeaseHolder};
+use weir_operator::metrics::Metrics;
+use weir_operator::operator::{self, Services};
+use weir_operator::rbac::{Installation, LEASE, Scope, SecretAccess};
+use weir_operator::settings::Settings;
+use weir_operator::telemetry::{self, LogFormat};
+use weir_operator::{key, schema};
+use weir_crds::duration::WeirDuration;
+
+/// Keeps StreamingJobs running: the controller, and what is needed to install it.
+#[derive(Debug, Parser)]
+#[command(name = "weir-operator", version, after_help = "Example:\n  weir-operator manifests --image weir:0.1.0 | kubectl apply --server-side -f -")]
+struct Arguments {
+    /// The command.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the controller, with in-cluster credentials or KUBECONFIG.
+    Run(Box<RunArguments>),
+    /// Print the CustomResourceDefinition.
+    Crd,
+    /// Print the rights that the controller needs.
+    Rbac(InstallArguments),
+    /// Print a whole installation.
+    Manifests {
+        /// Image of the operator, and of jobs that name none.
+        #[arg(long, env = "WEIR_IMAGE")]
+        image: String,
+        /// Where and for whom.
+        #[command(flatten)]
+        install: InstallArguments,
+    },
+}
+
+#[derive(Debug, Args)]
+struct InstallArguments {
+    /// The operator's own namespace.
+    #[arg(long, default_value = install::DEFAULT_NAMESPACE)]
+    namespace: String,
+    /// Namespaces whose jobs are looked after [default: all].
+    #[arg(long, value_delimiter = ',')]
+    namespaces: Vec<String>,
+    /// Let the operator read Secrets, for `onChange: Restart`.
+    #[arg(long)]
+    watch_secrets: bool,
+}
+
+impl InstallArguments {
+    fn installation(&self) -> Installation {
+        Installation { namespace: self.namespace.clone(), scope: scope(&self.namespaces), secrets: secrets(self.watch_secrets) }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  weir-operator run --namespaces analytics,ingest --no-leader-election")]
+struct RunArguments {
+    /// Namespaces whose jobs are looked after [default: all].
+    #[arg(long, value_delimiter = ',')]
+    namespaces: Vec<String>,
+    /// Read Secrets, for `onChange: Restart`.
+    #[arg(long)]
+    watch_secrets: bool,
+    /// Address of /metrics, /livez and /readyz.
+    #[arg(long, default_value = http::DEFAULT_ADDRESS)]
+    metrics_address: SocketAddr,
+    /// Image of jobs that name none.
+    #[arg(long, env = "WEIR_IMAGE")]
+    image: String,
+    /// The operator's own namespace.
+    #[arg(long, env = "POD_NAMESPACE", default_value = install::DEFAULT_NAMESPACE)]
+    namespace: String,
+    /// Name of this process among the candidates.
+    #[arg(long, env = "POD_NAME", default_value = "weir-operator")]
+    instance: String,
+    /// The program that checks manifests.
+    #[arg(long, env = "WEIR_CHECKER", default_value = "weir", value_name = "FILE")]
+    checker: PathBuf,
+    /// Act without an election: for a single process.
+    #[arg(long)]
+    no_leader_election: bool,
+    /// How often a running task is asked for its progress.
+    #[arg(long, default_value = "10s")]
+    poll_interval: WeirDuration,
+    /// Least time between two status writes whose progress alone has changed.
+    #[arg(long, default_value = "30s")]
+    progress_interval: WeirDuration,
+    /// Jobs that are looked at side by side.
+    #[arg(long, default_value_t = 32)]
+    concurrency: u16,
+    /// Format of the log lines on stderr.
+    #[arg(long, value_enum, default_value = "json", env = "WEIR_LOG_FORMAT")]
+    log_format: LogFormat,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Run(arguments) => run(*arguments),
+        Command::Crd => print(&install::crd()),
+        Command::Rbac(install) => print(&install::rbac(&install.installation())),
+        Command::Manifests { image, install } => {
+            print(&install::manifests(&InstallOptions { image, installation: install.installation() }))
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(10)
+        }
+    }
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    std::io::stdout().write_all(text.as_bytes()).context("writing to stdout")
+}
+
+fn scope(namespaces: &[String]) -> Scope {
+    if namespaces.is_empty() { Scope::Cluster } else { Scope::Namespaces(namespaces.iter().cloned().collect()) }
+}
+
+fn secrets(watch: bool) -> SecretAccess {
+    if watch { SecretAccess::Watch } else { SecretAccess::None }
+}
+
+fn run(arguments: RunArguments) -> anyhow::Result<()> {
+    telemetry::init(arguments.log_format, std::env::var(telemetry::FILTER_VARIABLE).ok().as_deref())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the async runtime")?;
+    runtime.block_on(serve(arguments))
+}
+
+async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
+    let client = kube::Client::try_default().await.context("no credentials: run in a pod with a service account, or set KUBECONFIG")?;
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(obey(stop));
+    let settings = Settings {
+        secrets: secrets(arguments.watch_secrets),
+        checker: arguments.checker,
+        poll_interval: arguments.poll_interval.as_duration().max(Duration::from_millis(100)),
+        progress_interval: arguments.progress_interval.as_duration(),
+        concurrency: arguments.concurrency,
+        ..Settings::new(format!("{}/{}", arguments.namespace, LEASE), scope(&arguments.namespaces), arguments.image)
+    };
+    let metrics = Metrics::default();
+    let health = Arc::new(Health::default());
+    let (listener, address) = http::listen(arguments.metrics_address).await?;
+    tracing::info!(%address, "metrics and health");
+    tokio::spawn(http::serve(listener, metrics.clone(), Arc::clone(&health), Arc::new(|_| ())));
+    schema::report(&client, &metrics).await;
+    let key = key::read_or_create(client.clone(), &arguments.namespace, rand::random()).await?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let (_jumps, jumps) = watch::channel(0);
+    let (done, finished) = watch::channel(false);
+    let (authority, election) = if arguments.no_leader_election {
+        health.leadership(&operator::endless());
+        metrics.operator.leads(true);
+        (Authority::Alone, None)
+    } else {
+        let lease = KubeLease::new(client.clone(), &arguments.namespace, LEASE);
+        let me = Identity::new(&arguments.instance, rand::random());
+        let mut finished = finished;
+        let over = async move {
+            // The lease is released once nothing acts on it any more.
+            let _ = finished.wait_for(|done| *done).await;
+        };
+        let (leadership, holder) = LeaseHolder::run(lease, me, Durations::default(), Arc::clone(&clock), over);
+        tokio::spawn(operator::tell_leadership(leadership.clone(), metrics.clone(), Arc::clone(&health)));
+        (Authority::Elected(leadership), Some(holder))
+    };
+    let services =
+        Services { client, settings, clock, jumps, key, authority, instance: arguments.instance, metrics, health };
+    operator::run(services, stopped).await?;
+    done.send_replace(true);
+    if let Some(holder) = election {
+        let _ = holder.await;
+    }
+    Ok(())
+}
+
+async fn obey(stop: watch::Sender<bool>) {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else { return };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping; jobs go on, the next operator finds them");
+    stop.send_replace(true);
+    // Held, so that the operator's receiver stays open until the end.
+    stop.closed().await;
+}

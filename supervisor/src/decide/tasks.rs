@@ -38,6 +38,10 @@ fn observe_live(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, epoch: u
         Slot::Rejected { epoch: refused, message } if *refused == epoch && task.state == TaskState::Starting => {
             outcomes::rejected(pass, name, task, message);
         }
+        // An order that may have been carried out, or may be yet, is never given again under its epoch.
+        Slot::Lost { epoch: lost } if *lost >= epoch && task.state == TaskState::Starting && !task.seen => {
+            task.wait_in(TaskState::Pending);
+        }
         Slot::Lost { epoch: lost } if *lost >= epoch => outcomes::vanished(pass, name, task, "InstanceLost"),
         // The order cannot have been carried out. Once the place is free, a new one gets a new epoch.
         Slot::Occupied { .. } if task.state == TaskState::Starting && !task.seen => task.wait_in(TaskState::Pending),

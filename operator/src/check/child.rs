@@ -1,0 +1,108 @@
+//! A child process within limits: group of its own, memory, time, output, and an end with its parent.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal, setrlimit};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::Limits;
+
+/// How much of the error output is kept.
+const STDERR_BYTES: u64 = 16 * 1024;
+/// Room for what allocators and stacks reserve and do not touch.
+const ADDRESS_SPACE_PER_MEMORY: u64 = 4;
+
+/// How the child ended.
+pub(super) enum Ended {
+    Exited { code: i32, stdout: Vec<u8>, stderr: Vec<u8> },
+    Signal { signal: i32, stderr: Vec<u8> },
+    TimedOut,
+    TooMuchOutput,
+}
+
+/// Kills what is left of the child's process group.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // An error means that nothing is left.
+        let _ = self.0.map(|group| kill_process_group(group, Signal::KILL));
+    }
+}
+
+/// Runs `PROGRAM check --output json FILE`.
+pub(super) async fn run(program: &Path, file: &Path, limits: &Limits) -> io::Result<Ended> {
+    let mut child = start(program, file, limits)?;
+    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let mut group = Group(group);
+    let Ok(ended) = timeout(limits.timeout, finished(&mut child, limits.output)).await else { return Ok(Ended::TimedOut) };
+    if matches!(ended, Ok(Ended::Exited { .. } | Ended::Signal { .. })) {
+        // It was waited for, so the number may be another's soon.
+        group.0 = None;
+    }
+    ended
+}
+
+fn start(program: &Path, file: &Path, limits: &Limits) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command.args(["check", "--output", "json"]).arg(file);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
+    let at_most = |bytes: u64| Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    let (data, address_space) = (at_most(limits.memory), at_most(limits.memory.saturating_mul(ADDRESS_SPACE_PER_MEMORY)));
+    let parent = getpid();
+    // SAFETY: between fork and exec the closure makes only direct system calls and allocates nothing on the way to success.
+    unsafe {
+        command.pre_exec(move || {
+            // The signal follows the death of the thread that forks: a worker of the runtime, which lives as long as the process.
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if getppid() != Some(parent) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            setrlimit(Resource::Data, data)?;
+            setrlimit(Resource::As, address_space)?;
+            Ok(())
+        });
+    }
+    command.spawn()
+}
+
+async fn finished(child: &mut Child, output: u64) -> io::Result<Ended> {
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let stderr = child.stderr.take().expect("stderr is piped");
+    // Both are drained to the end, or the child would wait for room.
+    let (stdout, stderr) = match tokio::try_join!(read(stdout, output), read_and_drain(stderr)) {
+        Ok(read) => read,
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(Ended::TooMuchOutput),
+        Err(error) => return Err(error),
+    };
+    let status = child.wait().await?;
+    Ok(ended(status, stdout, stderr))
+}
+
+fn ended(status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8>) -> Ended {
+    match status.code() {
+        Some(code) => Ended::Exited { code, stdout, stderr },
+        None => Ended::Signal { signal: status.signal().unwrap_or(0), stderr },
+    }
+}
+
+/// All of it; FileTooLarge when it is more than `most` bytes.
+async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    pipe.take(most + 1).read_to_end(&mut bytes).await?;
+    let whole = u64::try_from(bytes.len()).is_ok_and(|length| length <= most);
+    if whole { Ok(bytes) } else { Err(io::ErrorKind::FileTooLarge.into()) }
+}
+
+/// The beginning of it; the rest is read and thrown away.
+async fn read_and_drain(mut pipe: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    (&mut pipe).take(STDERR_BYTES).read_to_end(&mut bytes).await?;
+    tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
+    Ok(bytes)
+}

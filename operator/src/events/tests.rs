@@ -1,0 +1,133 @@
+//! The queue, and what reaches an API server.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use kube::client::Body;
+use tokio::sync::mpsc;
+use tower::service_fn;
+
+use super::*;
+
+fn job() -> JobId {
+    JobId { namespace: "lake".to_owned(), name: "orders".to_owned(), uid: "u-1".to_owned() }
+}
+
+fn failure(note: &str) -> Event {
+    Event { kind: EventKind::Warning, reason: "RunFailed", note: note.to_owned() }
+}
+
+/// A client whose API server answers with this code and tells what it was asked.
+fn client(code: u16) -> (kube::Client, mpsc::UnboundedReceiver<(String, serde_json::Value)>) {
+    let (asked, questions) = mpsc::unbounded_channel();
+    let service = service_fn(move |request: Request<Body>| {
+        let asked = asked.clone();
+        async move {
+            let what = format!("{} {}", request.method(), request.uri().path());
+            let bytes = request.into_body().collect_bytes().await?;
+            let body: serde_json::Value = serde_json::from_slice(&bytes)?;
+            let answer = match code {
+                201 => body.clone(),
+                _ => serde_json::json!({"kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": "Forbidden"}),
+            };
+            asked.send((what, body))?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(
+                Response::builder().status(code).body(Body::from(serde_json::to_vec(&answer)?))?,
+            )
+        }
+    });
+    (kube::Client::new(service, "default"), questions)
+}
+
+#[test]
+fn every_reason_of_the_supervisor_is_in_the_lists() {
+    for reason in ["RunFailed", "RunDisrupted", "TaskFailed", "TaskRetrying", "TickSkipped", "FencedOut", "RunNowIgnored"] {
+        assert!(WARNING_REASONS.contains(&reason), "{reason}");
+    }
+    let normal = [
+        "RunStarted",
+        "RunReady",
+        "RunCompleted",
+        "RunStopped",
+        "SchemaChanged",
+        "SpecUpdateApplied",
+        "Resumed",
+        "Suspended",
+        "BackoffReset",
+    ];
+    for reason in normal {
+        assert!(NORMAL_REASONS.contains(&reason), "{reason}");
+    }
+    assert!(NORMAL_REASONS.is_sorted() && WARNING_REASONS.is_sorted());
+}
+
+#[test]
+fn a_full_queue_drops_the_oldest_and_counts() {
+    let sink = EventSink::unattended();
+    for number in 0..QUEUE_LENGTH + 3 {
+        sink.publish(&job(), None, &failure(&number.to_string()));
+    }
+    sink.publish(&job(), None, &Event { kind: EventKind::Warning, reason: "Unheard", note: String::new() });
+    assert_eq!(sink.dropped(), 4);
+    let queue = sink.shared.queue.lock();
+    assert_eq!(queue.len(), QUEUE_LENGTH);
+    assert_eq!(queue.front().unwrap().0.note.as_deref(), Some("3"));
+}
+
+#[test]
+fn a_note_is_cut_between_characters() {
+    let note = published(&failure(&"ü".repeat(600))).note.unwrap();
+    assert_eq!((note.len(), note.chars().count()), (1024, 512));
+    let note = published(&failure(&format!("x{}", "ü".repeat(600)))).note.unwrap();
+    assert_eq!(note.len(), 1023);
+}
+
+#[tokio::test]
+async fn equal_events_become_a_series_and_other_texts_other_events() {
+    let (client, mut questions) = client(201);
+    let sink = EventSink::start(client, "weir-operator-0");
+    sink.publish(&job(), Some("41"), &failure("run 1 failed"));
+    let (what, first) = questions.recv().await.unwrap();
+    assert_eq!(what, "POST /apis/events.k8s.io/v1/namespaces/lake/events");
+    assert_eq!(first["regarding"]["uid"], "u-1");
+    assert_eq!(first["regarding"]["resourceVersion"], "41");
+    assert_eq!(first["type"], "Warning");
+    assert_eq!(first["reason"], "RunFailed");
+    assert_eq!(first["note"], "run 1 failed");
+    assert_eq!(first["reportingController"], "weir.dev/weir-operator");
+    assert_eq!(first["reportingInstance"], "weir-operator-0");
+    sink.publish(&job(), Some("41"), &failure("run 1 failed"));
+    let (what, again) = questions.recv().await.unwrap();
+    assert!(what.starts_with("PATCH"), "{what}");
+    assert_eq!(again["series"]["count"], 2);
+    sink.publish(&job(), Some("41"), &failure("run 2 failed"));
+    let (what, other) = questions.recv().await.unwrap();
+    assert!(what.starts_with("POST"), "{what}");
+    assert_eq!(other["note"], "run 2 failed");
+}
+
+#[tokio::test]
+async fn refusals_are_counted_and_the_worker_goes_on_and_ends_with_its_sink() {
+    let (client, mut questions) = client(403);
+    let sink = EventSink::start(client, "weir-operator-0");
+    let worker = Arc::downgrade(&sink.shared);
+    for note in ["one", "two"] {
+        sink.publish(&job(), None, &failure(note));
+        assert!(questions.recv().await.is_some());
+    }
+    drop(sink.clone());
+    sink.publish(&job(), None, &failure("three"));
+    assert!(questions.recv().await.is_some());
+    assert!(sink.failed() >= 2);
+    drop(sink);
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while worker.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the worker ends");
+}

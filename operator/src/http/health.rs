@@ -1,0 +1,89 @@
+//! Whether this process does its part.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::time::Instant;
+
+use crate::lease::Leadership;
+use crate::metrics::WatchKind;
+
+/// A watch that says nothing for this long, not even a bookmark or a new beginning, is taken for dead.
+pub const WATCH_STALE_AFTER: Duration = Duration::from_secs(300);
+/// A follower that could not read the lease for this long is of no use.
+pub const LEASE_STALE_AFTER: Duration = Duration::from_secs(60);
+
+/// What is known of the parts of this process.
+#[derive(Default)]
+pub struct Health {
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    leadership: Option<Leadership>,
+    watches: BTreeMap<WatchKind, Watch>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Watch {
+    synced: bool,
+    heard: Option<Instant>,
+}
+
+impl Health {
+    /// Takes over what the election says. A process without an election tells a leadership without end.
+    pub fn leadership(&self, leadership: &Leadership) {
+        self.state.write().leadership = Some(leadership.clone());
+    }
+
+    /// The watches that a leader must have, none of them synced yet. To be told at the begin of each leadership.
+    pub fn expect(&self, kinds: &[WatchKind]) {
+        self.state.write().watches = kinds.iter().map(|kind| (*kind, Watch::default())).collect();
+    }
+
+    /// The cache of this kind is complete.
+    pub fn synced(&self, kind: WatchKind, now: Instant) {
+        self.state.write().watches.insert(kind, Watch { synced: true, heard: Some(now) });
+    }
+
+    /// The watch of this kind was heard of.
+    pub fn heard(&self, kind: WatchKind, now: Instant) {
+        self.state.write().watches.entry(kind).or_default().heard = Some(now);
+    }
+
+    /// Ready, or why not.
+    pub fn ready(&self, now: Instant) -> Result<(), String> {
+        let state = self.state.read();
+        match &state.leadership {
+            None => Err("the election has not begun".to_owned()),
+            Some(Leadership::Following { seen, .. }) => follower(*seen, now),
+            Some(leading) if !leading.leads_at(now) => Err("the leadership has run out and nothing follows it yet".to_owned()),
+            Some(_) => leader(&state.watches, now),
+        }
+    }
+}
+
+fn follower(seen: Option<Instant>, now: Instant) -> Result<(), String> {
+    match seen.map(|seen| now.saturating_duration_since(seen)) {
+        None => Err("the lease was not read yet".to_owned()),
+        Some(age) if age > LEASE_STALE_AFTER => Err(format!("the lease was last read {} s ago", age.as_secs())),
+        Some(_) => Ok(()),
+    }
+}
+
+fn leader(watches: &BTreeMap<WatchKind, Watch>, now: Instant) -> Result<(), String> {
+    if watches.is_empty() {
+        return Err("the watches have not begun".to_owned());
+    }
+    for (kind, watch) in watches {
+        let kind = kind.as_str();
+        match watch.heard.map(|heard| now.saturating_duration_since(heard)) {
+            _ if !watch.synced => return Err(format!("the cache of {kind} is not complete yet")),
+            Some(age) if age > WATCH_STALE_AFTER => return Err(format!("the watch of {kind} was last heard of {} s ago", age.as_secs())),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! One operator: its parts put together, run until it is told to stop.
+//!
+//! Everything that a test replaces is an argument: the client, the clock, the
+//! key, the election. The process's entry point only reads its arguments and
+//! calls [`run`].
+
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+
+use crate::authority::Authority;
+use crate::check::{Checker, Limits};
+use crate::checks::Checks;
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::context::{Context, Parts};
+use crate::controller::{self, Wakers};
+use crate::events::EventSink;
+use crate::http::Health;
+use crate::lease::{Leadership, while_leading};
+use crate::metrics::{Metrics, WatchKind};
+use crate::poll::Poller;
+use crate::settings::Settings;
+use crate::token::OperatorKey;
+
+/// Verdicts that may wait for the controller.
+const CHECKED_AHEAD: usize = 1024;
+
+/// What an operator is made of.
+#[derive(Clone)]
+pub struct Services {
+    /// The API server.
+    pub client: Client,
+    /// Settings.
+    pub settings: Settings,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Counts jumps of the clock; every job is looked at after one.
+    pub jumps: watch::Receiver<u64>,
+    /// The installation's key.
+    pub key: OperatorKey,
+    /// The right to write.
+    pub authority: Authority,
+    /// Name of this process, for events.
+    pub instance: String,
+    /// Counters, and what is shown of each job.
+    pub metrics: Metrics,
+    /// Whether this process does its part.
+    pub health: Arc<Health>,
+}
+
+/// Looks after the jobs of the scope, whenever this process may, until `stop` resolves.
+pub async fn run(services: Services, stop: watch::Receiver<bool>) -> Result<(), reqwest::Error> {
+    let poller = Poller::new()?;
+    let events = EventSink::start(services.client.clone(), &services.instance);
+    match services.authority.clone() {
+        Authority::Alone => lead(&services, poller, events, stop).await,
+        Authority::Elected(leadership) => {
+            let work = || lead(&services, poller.clone(), events.clone(), stop.clone());
+            while_leading(leadership, work).await;
+        }
+    }
+    Ok(())
+}
+
+/// One time of leading. Nothing is carried over from an earlier one.
+async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: watch::Receiver<bool>) {
+    let (checked, _) = broadcast::channel(CHECKED_AHEAD);
+    let checker = Checker::new(services.settings.checker.clone(), Limits::default());
+    services.health.expect(&[WatchKind::StreamingJob, WatchKind::Pod]);
+    services.metrics.board.clear();
+    let context = Arc::new(Context::new(Parts {
+        cluster: Cluster::new(services.client.clone(), services.settings.call_timeout, services.authority.clone()),
+        poller,
+        settings: services.settings.clone(),
+        clock: Arc::clone(&services.clock),
+        key: services.key.clone(),
+        checks: Checks::new(checker, Arc::clone(&services.clock), checked.clone()),
+        events,
+        metrics: services.metrics.clone(),
+        health: Arc::clone(&services.health),
+    }));
+    let wakers = Wakers { checked, jumps: services.jumps.clone() };
+    let stopped = async move {
+        // A sender that is gone is a process that ends.
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    controller::run(context, wakers, stopped).await;
+}
+
+/// The leadership of a process that has no rival. A hundred years will do.
+pub fn endless() -> Leadership {
+    Leadership::Leading { until: Instant::now() + std::time::Duration::from_secs(100 * 365 * 86_400) }
+}
+
+/// Shows what the election says, until it is over.
+pub async fn tell_leadership(mut leadership: watch::Receiver<Leadership>, metrics: Metrics, health: Arc<Health>) {
+    loop {
+        let now = leadership.borrow_and_update().clone();
+        metrics.operator.leads(now.leads_at(Instant::now()));
+        health.leadership(&now);
+        if leadership.changed().await.is_err() {
+            metrics.operator.leads(false);
+            return;
+        }
+    }
+}
