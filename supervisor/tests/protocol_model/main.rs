@@ -1,0 +1,178 @@
+//! A model check of the one-run protocol: protocol.md sections 2 to 4 with operators.md 4.5.
+#![allow(clippy::unwrap_used)]
+
+mod actions;
+mod operator;
+mod process;
+mod properties;
+mod protocol;
+mod state;
+mod world;
+
+use std::time::Instant;
+
+use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model};
+
+use properties::*;
+use protocol::{Bounds, Mutant, Protocol, SinkKind};
+use state::Troubles;
+
+/// Explores every state within the bounds: all promises hold, and what is listed does happen.
+fn explore(name: &str, protocol: Protocol, possible: &[&str]) {
+    hold(name, protocol.checker(), &PROMISES, possible);
+}
+
+fn hold(name: &str, checker: CheckerBuilder<Protocol>, promises: &[&str], possible: &[&str]) {
+    let begun = Instant::now();
+    let checker = checker.spawn_bfs().join();
+    println!("{name}: {} states, depth {}, {:.1?}", checker.unique_state_count(), checker.max_depth(), begun.elapsed());
+    for promise in promises {
+        if let Some(path) = checker.discoveries().remove(promise) {
+            panic!("{name}: it does not hold that {promise}:\n{path}");
+        }
+    }
+    let found = checker.discoveries();
+    for expected in possible {
+        assert!(found.contains_key(expected), "{name}: it never happens that {expected}");
+    }
+}
+
+/// Explores until each of the listed promises is found broken.
+fn find(name: &str, protocol: Protocol, broken: &[&'static str]) {
+    let begun = Instant::now();
+    let checker = protocol.checker().finish_when(HasDiscoveries::AllOf(broken.iter().copied().collect())).spawn_bfs().join();
+    println!("{name}: {} states, depth {}, {:.1?}", checker.unique_state_count(), checker.max_depth(), begun.elapsed());
+    for promise in broken {
+        checker.assert_any_discovery(promise);
+    }
+}
+
+const NONE: Troubles =
+    Troubles { crashes: 0, lost_answers: 0, partitions: 0, force_deletes: 0, vouchers: 0, wipes: 0, suspends: 0, recreations: 0 };
+
+/// A leader and one that does not know that it no longer is.
+fn two_operators() -> Bounds {
+    Bounds { operators: 2, pods: 2, epochs: 3, batches: 1, troubles: Troubles { crashes: 1, suspends: 1, ..NONE } }
+}
+
+fn wiped() -> Bounds {
+    Bounds { operators: 2, pods: 2, epochs: 3, batches: 1, troubles: Troubles { crashes: 1, wipes: 1, ..NONE } }
+}
+
+fn node_lost() -> Bounds {
+    Bounds { operators: 2, pods: 2, epochs: 3, batches: 1, troubles: Troubles { partitions: 1, ..NONE } }
+}
+
+fn checkpoint() -> Bounds {
+    let troubles = Troubles { crashes: 1, lost_answers: 1, partitions: 1, ..NONE };
+    Bounds { operators: 1, pods: 3, epochs: 3, batches: 3, troubles }
+}
+
+fn humans() -> Bounds {
+    let troubles = Troubles { partitions: 1, force_deletes: 1, vouchers: 1, ..NONE };
+    Bounds { operators: 1, pods: 2, epochs: 3, batches: 1, troubles }
+}
+
+fn applied_again() -> Bounds {
+    let troubles = Troubles { suspends: 1, crashes: 1, recreations: 1, ..NONE };
+    Bounds { operators: 1, pods: 3, epochs: 3, batches: 2, troubles }
+}
+
+#[test]
+fn a_leader_and_a_zombie_leader() {
+    explore("two operators", Protocol::new(two_operators()), &[COMMITS, FENCES, LATE]);
+}
+
+#[test]
+fn a_wiped_status() {
+    explore("wiped", Protocol::new(wiped()), &[COMMITS, FENCES, FORGETS]);
+}
+
+#[test]
+fn a_lost_node_under_replace_when_fenced() {
+    explore("node lost", Protocol::new(node_lost()), &[COMMITS, SUCCEEDS, OVERLAPS, FENCES]);
+}
+
+#[test]
+fn three_processes_in_one_checkpoint() {
+    explore("checkpoint", Protocol::new(checkpoint()), &[COMMITS, SUCCEEDS, OVERLAPS, FENCES]);
+}
+
+#[test]
+fn humans_who_delete_and_vouch() {
+    explore("humans", Protocol::new(humans()).waiting(SinkKind::Fenced), &[COMMITS, OVERLAPS]);
+}
+
+#[test]
+fn an_unfenced_sink_under_wait() {
+    let troubles = Troubles { partitions: 1, suspends: 1, ..NONE };
+    let bounds = Bounds { operators: 2, pods: 2, epochs: 3, batches: 1, troubles };
+    explore("unfenced", Protocol::new(bounds).waiting(SinkKind::Unfenced), &[COMMITS]);
+}
+
+#[test]
+fn a_job_that_is_applied_again() {
+    explore("applied again", Protocol::new(applied_again()), &[COMMITS, INHERITS, FENCES]);
+}
+
+/// Everything at once, to a depth; far deeper in the long form.
+#[test]
+fn soak_of_all_troubles_at_once() {
+    let troubles =
+        Troubles { crashes: 1, lost_answers: 1, partitions: 1, force_deletes: 1, vouchers: 0, wipes: 1, suspends: 1, recreations: 1 };
+    let long = std::env::var_os("WEIR_TEST_LENGTH").is_some_and(|length| length == "long");
+    let (pods, batches, depth) = if long { (3, 2, 24) } else { (2, 1, 12) };
+    let protocol = Protocol::new(Bounds { operators: 2, pods, epochs: 4, batches, troubles });
+    hold("all troubles", protocol.checker().target_max_depth(depth), &PROMISES, &[]);
+}
+
+#[test]
+fn mutant_no_precondition() {
+    find("no precondition", Protocol::new(two_operators()).with(Mutant::NoPrecondition), &[OWN_EPOCH]);
+}
+
+#[test]
+fn mutant_order_given_again() {
+    find("order given again", Protocol::new(two_operators()).with(Mutant::OrderGivenAgain), &[OWN_EPOCH]);
+}
+
+#[test]
+fn mutant_replace_unproven() {
+    let bounds = Bounds { operators: 1, batches: 2, ..node_lost() };
+    find("replace unproven", Protocol::new(bounds).waiting(SinkKind::Unfenced).with(Mutant::ReplaceUnproven), &[ALONE, ONCE]);
+}
+
+#[test]
+fn mutant_labels_ignored() {
+    let bounds = Bounds { operators: 1, ..wiped() };
+    find("labels ignored", Protocol::new(bounds).with(Mutant::LabelsIgnored), &[OWN_EPOCH]);
+}
+
+#[test]
+fn mutant_delete_by_name() {
+    let bounds = Bounds { pods: 3, batches: 0, ..node_lost() };
+    find("delete by name", Protocol::new(bounds).with(Mutant::DeleteByName), &[ALONE]);
+}
+
+#[test]
+fn mutant_sink_without_record() {
+    let bounds = Bounds { operators: 1, ..two_operators() };
+    find("sink without record", Protocol::new(bounds).with(Mutant::SinkWithoutRecord), &[ONCE]);
+}
+
+/// The looks keep epochs in their order; that a batch takes effect once does not rest on them.
+#[test]
+fn mutant_without_looks() {
+    let protocol = Protocol::new(Bounds { batches: 2, ..checkpoint() }).with(Mutant::WithoutLooks);
+    hold("without looks", protocol.checker(), &[ONCE, OWN_EPOCH, ALONE, NO_REFUSAL], &[RISING]);
+}
+
+#[test]
+fn mutant_list_before_sink() {
+    find("list before sink", Protocol::new(Bounds { batches: 2, ..checkpoint() }).with(Mutant::ListBeforeSink), &[NO_REFUSAL]);
+}
+
+#[test]
+fn mutant_behind_read_once() {
+    find("behind read once", Protocol::new(Bounds { batches: 2, ..checkpoint() }).with(Mutant::BehindReadOnce), &[NO_REFUSAL]);
+}
