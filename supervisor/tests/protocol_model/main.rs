@@ -1,7 +1,8 @@
 //! A model check of the one-run protocol: one run at a time, each batch once.
 //!
-//! Every test explores **all** states that its bounds allow, to the end; only
-//! `soak_of_all_troubles_at_once` is cut at a depth. Run with `--nocapture` to
+//! The tests that prove explore **all** states that their bounds allow, to the
+//! end; only `soak_of_all_troubles_at_once` is cut at a depth. Those named
+//! `mutant` and `limit` stop once they have found what is to be found. Run with `--nocapture` to
 //! see the numbers. Sections are those of the protocol; "4.5" is the operator's
 //! part of it.
 //!
@@ -26,7 +27,8 @@
 //! | `humans` | 162 415 | 52 | `Wait`: a force delete by hand, a human who vouches, rightly or not |
 //! | unfenced sink | 342 540 | 55 | `Wait`: nothing but the single process protects the sink |
 //! | `applied_again` | 197 867 | 75 | the job deleted and applied again on its checkpoint, a create from before |
-//! | all troubles | 178 819 | 15, cut | everything in one; with `WEIR_TEST_LENGTH=long` deeper and with more pods |
+//! | all troubles | 178 819 | 15, cut | everything in one; three pods and depth 22 with `WEIR_TEST_LENGTH=long` |
+//! | lost node, wider | 47 392 | 50 | one operator; long: two, a third pod, a crash: 2 559 605 states, depth 72 |
 //!
 //! Left out: several tasks and queries, adoption, time and backoff, Kafka's transactions, restored checkpoints, a purge or a
 //! delete of lower claims that stops half-way. `Recreate` waits for the pod to be gone, as the finalizer does.
@@ -145,15 +147,26 @@ fn a_job_that_is_applied_again() {
     explore("applied again", Protocol::new(applied_again()), &[COMMITS, INHERITS, FENCES]);
 }
 
+fn is_long() -> bool {
+    std::env::var_os("WEIR_TEST_LENGTH").is_some_and(|length| length == "long")
+}
+
 /// Everything at once, to a depth; far deeper in the long form.
 #[test]
 fn soak_of_all_troubles_at_once() {
     let troubles =
         Troubles { crashes: 1, lost_answers: 1, partitions: 1, force_deletes: 1, vouchers: 0, wipes: 1, suspends: 1, recreations: 1 };
-    let long = std::env::var_os("WEIR_TEST_LENGTH").is_some_and(|length| length == "long");
-    let (pods, batches, depth) = if long { (3, 2, 20) } else { (2, 1, 15) };
+    let (pods, batches, depth) = if is_long() { (3, 2, 22) } else { (2, 1, 15) };
     let protocol = Protocol::new(Bounds { operators: 2, pods, epochs: 4, batches, troubles });
     hold("all troubles", protocol.checker().target_max_depth(depth), &PROMISES, &[]);
+}
+
+/// The long form has a third pod and a crash beside the lost node, explored to the end.
+#[test]
+fn soak_of_a_lost_node_with_wider_bounds() {
+    let wide = Bounds { pods: 3, troubles: Troubles { crashes: 1, partitions: 1, ..NONE }, ..node_lost() };
+    let bounds = if is_long() { wide } else { Bounds { pods: 2, operators: 1, ..wide } };
+    explore("lost node, wider", Protocol::new(bounds), &[COMMITS, SUCCEEDS, OVERLAPS, FENCES]);
 }
 
 #[test]
