@@ -89,7 +89,8 @@ impl Faults {
         Self::default()
     }
 
-    /// A client whose every request goes through this layer.
+    /// A client whose every request goes through this layer. The client's own retries of real 429 and 503 answers lie beneath it, so what
+    /// a rule answers is never retried by the client.
     pub fn client(&self, config: kube::Config) -> Result<kube::Client> {
         let builder = ClientBuilder::try_from(config).context("building the client under the fault layer")?;
         Ok(builder.with_layer(self).build())

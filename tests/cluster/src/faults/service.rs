@@ -38,7 +38,7 @@ impl<S, B> Service<Request<kube::client::Body>> for FaultService<S>
 where
     S: Service<Request<kube::client::Body>, Response = Response<B>>,
     S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
+    S::Error: Into<BoxError> + 'static,
     B: axum::body::HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
@@ -103,29 +103,27 @@ where
 }
 
 /// The response with its body as it comes.
-fn complete<F, B, E>(sent: F) -> impl Future<Output = Result<Response<Body>, BoxError>> + Send + 'static
+async fn complete<F, B, E>(sent: F) -> Result<Response<Body>, BoxError>
 where
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     B: axum::body::HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
     E: Into<BoxError>,
 {
-    async move { sent.await.map(|response| response.map(Body::new)).map_err(Into::into) }
+    sent.await.map(|response| response.map(Body::new)).map_err(Into::into)
 }
 
 /// The response with all of its body, so that nothing of it can arrive after the layer was severed.
-fn collected<F, B, E>(sent: F) -> impl Future<Output = Result<Response<Body>, BoxError>> + Send + 'static
+async fn collected<F, B, E>(sent: F) -> Result<Response<Body>, BoxError>
 where
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     B: axum::body::HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
     E: Into<BoxError>,
 {
-    async move {
-        let (parts, body) = complete(sent).await?.into_parts();
-        let bytes = to_bytes(body, usize::MAX).await?;
-        Ok(Response::from_parts(parts, Body::from(bytes)))
-    }
+    let (parts, body) = complete(sent).await?.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await?;
+    Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
 /// The answer, unless the layer is severed first; then nothing, ever.

@@ -341,7 +341,7 @@ impl Kubelet {
         Ok(())
     }
 
-    /// SIGTERM reaches this pod's processes only so much later; the grace period begins then.
+    /// SIGTERM reaches the processes of pods of this name only so much later; the grace period begins then. Zero takes it back.
     pub fn delay_sigterm(&self, namespace: &str, pod: &str, delay: Duration) {
         self.shared.mark(|marks| {
             marks.delays.insert((namespace.to_owned(), pod.to_owned()), delay);

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -276,36 +277,44 @@ impl Worker {
         started
     }
 
+    /// Prepares every container first, so that a step that is given up half-way has started none.
     async fn start_all(&mut self, pod: &Pod, node: &str, folder: &TempDir) -> Result<()> {
         let client = self.shared.client.clone();
         let claims = self.shared.claims.path().to_owned();
         let mounting = Mounting { client: &client, pod, node, ip: self.ip, folder: folder.path(), claims: &claims };
         let places = mounting.volumes().await?;
+        let mut starts = Vec::new();
         for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
             let variables = self.variables(&mounting, container).await?;
-            let termination = folder.path().join(format!("termination-{}", container.name));
-            std::fs::write(&termination, "")?;
-            let mounted = mounts(container, &places, &variables, &termination);
-            let program = program::of(&self.shared.programs, container).context("its image was found before")?;
-            let arguments = program::arguments(container).iter().map(|text| rewrite(&expand(text, &variables), &mounted)).collect();
-            let mut environment: BTreeMap<String, String> =
-                variables.into_iter().map(|(name, value)| (name, rewrite(&value, &mounted))).collect();
-            let epoch = environment.get("WEIR_EPOCH").and_then(|epoch| epoch.parse().ok());
-            environment.extend(program.environment().iter().cloned());
-            let start = Start {
-                binary: program.binary().clone(),
-                arguments,
-                environment,
-                folder: folder.path().to_owned(),
-                termination,
-                record: self.record(pod, node, container, epoch),
-            };
+            starts.push((container, self.prepare(&mounting, container, &places, variables)?));
+        }
+        for (container, start) in starts {
             let (ready, tasks) = self.readiness(container);
             let running = Running::start(start, &self.shared.table, ready, tasks, Arc::clone(&self.wake))?;
             self.shared.keep_output(&self.key(), running.output());
             self.running.push((container.clone(), running));
         }
         Ok(())
+    }
+
+    fn prepare(
+        &self,
+        mounting: &Mounting<'_>,
+        container: &Container,
+        places: &BTreeMap<String, PathBuf>,
+        variables: BTreeMap<String, String>,
+    ) -> Result<Start> {
+        let termination = mounting.folder.join(format!("termination-{}", container.name));
+        std::fs::write(&termination, "")?;
+        let mounted = mounts(container, places, &variables, &termination);
+        let program = program::of(&self.shared.programs, container).context("its image was found before")?;
+        let arguments = program::arguments(container).iter().map(|text| rewrite(&expand(text, &variables), &mounted)).collect();
+        let mut environment: BTreeMap<String, String> =
+            variables.into_iter().map(|(name, value)| (name, rewrite(&value, &mounted))).collect();
+        let epoch = environment.get("WEIR_EPOCH").and_then(|epoch| epoch.parse().ok());
+        environment.extend(program.environment().iter().cloned());
+        let record = self.record(mounting.pod, mounting.node, container, epoch);
+        Ok(Start { binary: program.binary().clone(), arguments, environment, folder: mounting.folder.to_owned(), termination, record })
     }
 
     fn readiness(&self, container: &Container) -> (watch::Receiver<bool>, Vec<Owned>) {
