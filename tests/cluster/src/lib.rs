@@ -3,3 +3,8 @@
 //! etcd and kube-apiserver are the real ones. The kubelet is played by a table
 //! of real processes, so that overlap of two runs is judged on processes and
 //! not on pod objects. Faults sit between a client and the API server.
+
+pub mod faults;
+pub mod invariants;
+pub mod kubelet;
+pub mod standin;
