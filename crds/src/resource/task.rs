@@ -23,8 +23,8 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-weir-disrupts" = "task"))]
     pub pod_template: Option<PodTemplateSpec>,
-    /// The queries, at most 32; a failed one ends the attempt of the task, a retry starts all of them.
-    #[schemars(length(min = 1, max = 32), extend("x-weir-disrupts" = "task"))]
+    /// The queries; a failed one ends the attempt of the task, a retry starts all of them.
+    #[schemars(length(min = 1, max = 64), extend("x-weir-disrupts" = "task"))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub queries: Vec<QuerySpec>,
     /// Refused: tasks cannot depend on each other.

@@ -149,7 +149,7 @@ impl OperatorMetrics {
     }
 
     fn register(&self) {
-        let all: [Box<dyn prometheus::core::Collector>; 10] = [
+        let all: [Box<dyn prometheus::core::Collector>; 11] = [
             Box::new(self.reconciles.clone()),
             Box::new(self.reconcile_seconds.clone()),
             Box::new(self.watch_errors.clone()),
