@@ -23,7 +23,7 @@ help: ## list these commands
 demo: build ## stream real weather readings into a Delta table and show its rows
 	@PATH="$(CURDIR)/bin:$$PATH" bash examples/quickstart/run.sh
 
-test: packages services ## run every test, on a real Kafka broker and a real Spark
+test: packages services ## run every test, on a real Kafka broker, a real Spark and a real Kubernetes API server
 	@scripts/test.sh $(TESTING)
 
 build: ## build bin/weir
@@ -58,3 +58,4 @@ packages:
 services:
 	@scripts/setup-kafka.sh >/dev/null
 	@scripts/setup-judge.sh >/dev/null
+	@scripts/setup-kubernetes.sh >/dev/null

@@ -4,7 +4,11 @@
 //! of real processes, so that overlap of two runs is judged on processes and
 //! not on pod objects. Faults sit between a client and the API server.
 
+pub mod control_plane;
 pub mod faults;
 pub mod invariants;
 pub mod kubelet;
 pub mod standin;
+pub mod wait;
+
+pub use control_plane::{ControlPlane, Options, User};

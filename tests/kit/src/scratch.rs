@@ -29,18 +29,18 @@ pub fn folder(name: &str) -> Result<TempDir> {
 }
 
 /// Runs a task when the process exits in an orderly way; the last one registered comes first.
-pub(crate) fn at_exit(task: impl FnOnce() + Send + 'static) {
+pub fn at_exit(task: impl FnOnce() + Send + 'static) {
     prepare();
     AT_EXIT.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(Box::new(task));
 }
 
 /// Whether any thread of this process has panicked, that is, whether a test has failed.
-pub(crate) fn a_thread_panicked() -> bool {
+pub fn a_thread_panicked() -> bool {
     A_THREAD_PANICKED.load(Ordering::Relaxed)
 }
 
 /// Writes a service's log where it outlives the test, and says where. Best effort: it runs while something has failed already.
-pub(crate) fn keep_log(name: &str, lines: &[String]) {
+pub fn keep_log(name: &str, lines: &[String]) {
     static KEPT: AtomicUsize = AtomicUsize::new(0);
     let logs = setup::cache().join("test-logs");
     let number = KEPT.fetch_add(1, Ordering::Relaxed);

@@ -36,6 +36,12 @@ pub fn judge_home() -> Result<PathBuf> {
     once(&FOUND, "setup-judge.sh")
 }
 
+/// The folder with the Kubernetes programs: etcd, kube-apiserver, kube-controller-manager, kubectl.
+pub fn kubernetes_programs() -> Result<PathBuf> {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    once(&FOUND, "setup-kubernetes.sh")
+}
+
 /// A binary of this workspace, built beside the running test: `binary("weir")`. Tests of the crate that owns it use `CARGO_BIN_EXE_…` instead.
 pub fn binary(name: &str) -> Result<PathBuf> {
     let test = std::env::current_exe().context("asking for the path of this test")?;

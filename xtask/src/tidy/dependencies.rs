@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("weir-runtime", &["weir-crds", "weir-core", "weir-connect", "weir-decode", "weir-sql"]),
     ("weir", &["weir-crds", "weir-core", "weir-connect", "weir-decode", "weir-runtime", "weir-sql", "weir-supervisor"]),
     ("weir-operator", &["weir-crds", "weir-supervisor"]),
-    ("weir-testcluster", &["weir-testkit"]),
+    ("weir-testcluster", &["weir-crds", "weir-testkit"]),
     ("weir-testkit", &[]),
     ("xtask", &["weir-crds"]),
 ];
