@@ -1,0 +1,9 @@
+//! The operator against a real API server, with real processes for its pods.
+//!
+//! One binary, so that the tests share one control plane. Each test has a
+//! namespace, a node and a clock of its own. Tests are named after the mistakes
+//! that operators make (M1 to M15 of the list in `docs/incidents.md`).
+#![allow(clippy::unwrap_used)]
+
+mod lifecycle;
+mod world;
