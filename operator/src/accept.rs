@@ -19,6 +19,7 @@ use weir_supervisor::generation::Accepted;
 
 use crate::names::JobId;
 use crate::build::{self, BuildError, ACCEPTED_KEY, DOCUMENT_KEY};
+use crate::paths;
 use crate::rbac::SecretAccess;
 
 /// Why a generation is not accepted.
@@ -41,6 +42,9 @@ impl Refusal {
 pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec, secrets: SecretAccess) -> Option<Refusal> {
     if let Err(error) = spec.policy() {
         return Some(Refusal::invalid(error.to_string()));
+    }
+    if let Some(problem) = paths::problem(spec, &id.namespace, &id.name) {
+        return Some(Refusal::invalid(problem));
     }
     if let Some(accepted) = last_good {
         let found = edit_problems(&named(id, accepted.spec.clone()), &named(id, spec.clone()));

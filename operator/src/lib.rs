@@ -31,6 +31,7 @@ pub mod metrics;
 pub mod names;
 pub mod observe;
 pub mod operator;
+pub mod paths;
 pub mod poll;
 pub mod rbac;
 pub mod reconcile;
