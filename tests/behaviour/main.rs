@@ -10,6 +10,7 @@ mod support;
 
 mod bad_records;
 mod checkpoint_damage;
+mod cluster;
 mod crash;
 mod examples;
 mod faults;
