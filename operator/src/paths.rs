@@ -44,7 +44,7 @@ fn path_of(input: &SourceSpec) -> Option<&str> {
 fn judge(job: &StreamingJob, task: &TaskSpec, field: &str, path: &str, purpose: Purpose) -> Option<String> {
     let resolved = through_catalog(job, path);
     let normalized = normalized_location(&resolved);
-    let local = normalized.strip_prefix("file://")?;
+    let local = Some(normalized.as_str()).filter(|location| !location.contains("://"))?;
     if !local.starts_with('/') {
         return Some(format!("{field}: `{path}` is relative, and a pod has no folder of yours; write an absolute path or a URL such as s3://"));
     }
