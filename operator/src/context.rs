@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use weir_crds::resource::{StreamingJobSpec, StreamingJobStatus};
 use weir_crds::StreamingJob;
+use weir_crds::resource::{StreamingJobSpec, StreamingJobStatus};
 use weir_supervisor::Desired;
 
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::events::EventSink;
+use crate::gate::Gate;
 use crate::http::Health;
 use crate::job::Job;
 use crate::local::Local;
@@ -45,6 +46,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Whether this process does its part.
     pub health: Arc<Health>,
+    /// Lets passes in until the controller ends.
+    pub gate: Gate,
     locals: Mutex<HashMap<JobId, Local>>,
     jobs: Mutex<HashMap<(String, String), Known>>,
     conflicts: Mutex<HashSet<JobId>>,
@@ -76,7 +79,21 @@ impl Context {
     /// A context in which no pass has been.
     pub fn new(parts: Parts) -> Context {
         let Parts { cluster, poller, settings, clock, key, checks, events, metrics, health } = parts;
-        Context { cluster, poller, settings, clock, key, checks, events, metrics, health, locals: Mutex::default(), jobs: Mutex::default(), conflicts: Mutex::default() }
+        Context {
+            cluster,
+            poller,
+            settings,
+            clock,
+            key,
+            checks,
+            events,
+            metrics,
+            health,
+            gate: Gate::default(),
+            locals: Mutex::default(),
+            jobs: Mutex::default(),
+            conflicts: Mutex::default(),
+        }
     }
 
     /// What the last pass of a job left.

@@ -23,10 +23,10 @@ use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 use weir_crds::StreamingJob;
 
 use crate::context::Context;
-use crate::names::{JobId, LABEL_MANAGED_BY, MANAGED_BY};
-use crate::reconcile::{Next, PassError, reconcile};
 use crate::metrics::{ReconcileResult, WatchKind};
+use crate::names::{JobId, LABEL_MANAGED_BY, MANAGED_BY};
 use crate::rbac::Scope;
+use crate::reconcile::{Next, PassError, reconcile};
 
 /// How long a watch lasts before it is begun anew, seconds; a silent one ends with it.
 const WATCH_SECONDS: u32 = 240;
@@ -59,25 +59,22 @@ pub enum ReconcileError {
 }
 
 /// Runs controllers over the scope until `stop` resolves, then lets passes under way end.
-pub async fn run(context: Arc<Context>, wakers: Wakers, stop: impl Future<Output = ()> + Send + 'static) {
-    let stop = stop.shared();
+pub async fn run(context: Arc<Context>, wakers: Wakers, stop: impl Future<Output = ()> + Send) {
     let namespaces: Vec<Option<String>> = match &context.settings.scope {
         Scope::Cluster => vec![None],
         Scope::Namespaces(names) => names.iter().cloned().map(Some).collect(),
     };
-    let controllers = namespaces.into_iter().map(|namespace| {
-        let (context, wakers, stop) = (Arc::clone(&context), wakers.clone(), stop.clone());
-        tokio::spawn(run_over(context, wakers, namespace, stop))
-    });
-    futures::future::join_all(controllers).await;
+    let controllers = namespaces.into_iter().map(|namespace| run_over(Arc::clone(&context), wakers.clone(), namespace));
+    tokio::select! {
+        _ = futures::future::join_all(controllers) => {}
+        () = async {
+            stop.await;
+            context.gate.close().await;
+        } => {}
+    }
 }
 
-async fn run_over(
-    context: Arc<Context>,
-    wakers: Wakers,
-    namespace: Option<String>,
-    stop: impl Future<Output = ()> + Send + Sync + 'static,
-) {
+async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<String>) {
     let client = context.cluster.client();
     let jobs = api::<JobMeta>(&client, namespace.as_deref());
     let pods = api::<PodMeta>(&client, namespace.as_deref());
@@ -102,7 +99,6 @@ async fn run_over(
         .owns_stream(pods)
         .reconcile_on(checked)
         .reconcile_all_on(jumps)
-        .graceful_shutdown_on(stop)
         .run(one, retry, context)
         .for_each(|_| std::future::ready(()))
         .await;
@@ -145,6 +141,7 @@ where
 }
 
 async fn one(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let Some(_inside) = context.gate.enter() else { return Ok(Action::await_change()) };
     let (namespace, name) = place(&job);
     let began = Instant::now();
     let outcome = AssertUnwindSafe(reconcile(&context, &namespace, &name)).catch_unwind().await;

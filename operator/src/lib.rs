@@ -20,6 +20,7 @@ pub mod context;
 pub mod controller;
 pub mod events;
 pub mod fencing;
+pub mod gate;
 pub mod http;
 pub mod install;
 pub mod job;

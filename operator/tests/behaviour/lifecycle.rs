@@ -39,7 +39,8 @@ async fn suspend_resume_and_a_new_nonce_act_by_themselves() {
     let shown = world.until_streaming("j").await;
     assert_eq!(shown["status"]["run"]["number"], 2);
     world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
-    let shown = world.until("j", "in run 3", |job| job["status"]["run"]["number"] == 3 && condition(job, "Ready")["status"] == "True").await;
+    let shown =
+        world.until("j", "in run 3", |job| job["status"]["run"]["number"] == 3 && condition(job, "Ready")["status"] == "True").await;
     assert_eq!(shown["status"]["epoch"], 6);
     operator.stop().await;
     world.check(&[("j", "a"), ("j", "b")]);

@@ -5,5 +5,6 @@
 //! that operators make (M1 to M15 of the list in `docs/incidents.md`).
 #![allow(clippy::unwrap_used)]
 
+mod kills;
 mod lifecycle;
 mod world;

@@ -189,7 +189,11 @@ impl World {
     /// Creates any object of this namespace.
     pub async fn create<K>(&self, object: &K) -> K
     where
-        K: kube::Resource<Scope = kube::core::NamespaceResourceScope> + serde::Serialize + serde::de::DeserializeOwned + Clone + std::fmt::Debug,
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope>
+            + serde::Serialize
+            + serde::de::DeserializeOwned
+            + Clone
+            + std::fmt::Debug,
         K::DynamicType: Default,
     {
         Api::namespaced(self.client.clone(), &self.namespace).create(&PostParams::default(), object).await.unwrap()

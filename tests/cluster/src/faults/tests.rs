@@ -1,3 +1,6 @@
+//! The fault layer against a small server: what is recorded, refused, lost, held back and cut off.
+//!
+//! Watches are covered in `kubelet.rs`, on a real API server.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

@@ -1,3 +1,6 @@
+//! The stand-in as a process: claims, commits, fences and ends as its control file says.
+//!
+//! What a store must look like afterwards is judged by `Store::verify`.
 #![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
