@@ -4,6 +4,8 @@
 //! where the sequence begins and ends; the change is made while none runs; a
 //! second one is cut off at call k; a third one must reach the expected end.
 //! Calls are counted anew in each case, so k goes on until nothing is cut off.
+//! A process that dies loses all that it knew, so to be killed before call k+1
+//! is to be killed after call k: the first call has both sides, the others one.
 
 use futures::StreamExt;
 use serde_json::json;
@@ -138,7 +140,7 @@ async fn finish(world: &World, operator: Running) {
 
 /// Cuts off at every index of a sequence, on both sides of the call.
 async fn at_every_call(sequence: Sequence) {
-    let cases = (0..MOST_CALLS).flat_map(|index| [(index, Side::Before), (index, Side::After)]);
+    let cases = std::iter::once((0, Side::Before)).chain((0..MOST_CALLS).map(|index| (index, Side::After)));
     let mut results = futures::stream::iter(cases)
         .map(|(index, side)| async move {
             (
