@@ -22,6 +22,7 @@ pub const ALL: &[&str] = &[
     "claim.recheck.after",
     "claim.sink-identity.before",
     "claim.sink-identity.after",
+    "claim.sink-read.after",
     "claim.recovery.after",
     "claim.cleanup.before",
     "claim.cleanup.after",

@@ -108,14 +108,24 @@ impl QueryLog {
         Ok(planned.map_or(0, |newest| if committed == Some(newest) { newest + 1 } else { newest }))
     }
 
-    /// Where to go on. `sink_recorded` was read before this call; `records_since`
-    /// is the first batch that a sink which records every batch (Delta) has.
-    pub async fn recover(&self, sink_recorded: Option<u64>, records_since: Option<u64>, sources: usize) -> Result<Recovery> {
+    /// Where to go on, and what the sink has recorded. `read_sink` reads that;
+    /// `records_since` is the first batch that a sink which records every batch
+    /// (Delta) has.
+    ///
+    /// A predecessor that was cut off may finish the batch that it had begun
+    /// between the sink's reading and the lists, so a sink that seems behind is
+    /// read again before it is refused.
+    pub async fn recover<F>(&self, read_sink: impl Fn() -> F, records_since: Option<u64>, sources: usize) -> Result<(Recovery, Option<u64>)>
+    where
+        F: Future<Output = Result<Option<u64>>>,
+    {
+        let sink_recorded = read_sink().await?;
+        failpoint::hit("claim.sink-read.after")?;
         let planned = self.offsets.ids().await?;
         let committed = self.commits.ids().await?;
         let newest = planned.last().copied();
         let before = newest.and_then(|id| id.checked_sub(1));
-        let facts = Facts {
+        let mut facts = Facts {
             location: self.root.url().to_string(),
             newest: self.offset_entry(newest).await?,
             before_newest: self.offset_entry(before).await?,
@@ -123,12 +133,17 @@ impl QueryLog {
             planned,
             committed,
             sink_recorded,
+            sink_recorded_after: None,
             records_since,
             sources,
         };
+        if recovery::sink_seems_behind(&facts) {
+            facts.sink_recorded_after = read_sink().await?;
+        }
+        let recorded = sink_recorded.max(facts.sink_recorded_after);
         let recovery = recovery::decide(facts)?;
         failpoint::hit("claim.recovery.after")?;
-        Ok(recovery)
+        Ok((recovery, recorded))
     }
 
     /// Writes the plan of a batch ahead, or takes the one that is there.
@@ -202,3 +217,6 @@ const SINCE: &str = "sinceBatch";
 fn sink_record(bytes: &[u8]) -> Option<SinkRecord> {
     serde_json::from_slice(bytes).ok()
 }
+
+#[cfg(test)]
+mod tests;

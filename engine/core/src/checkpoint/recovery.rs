@@ -5,6 +5,11 @@
 //! damage: a commit without its plan, a log with a hole where an entry is
 //! needed, and a sink that is ahead of the checkpoint are refused, never
 //! skipped over.
+//!
+//! The sink is read before the logs are listed, so that a predecessor that
+//! finishes its batch meanwhile cannot make the sink look ahead of them. The
+//! same predecessor can make it look behind; hence a second reading, after the
+//! lists, decides that.
 
 use crate::error::{Error, Result};
 
@@ -27,6 +32,9 @@ pub struct Facts {
     pub newest_commit: Option<CommitEntry>,
     /// The batch that the sink recorded, read before the lists.
     pub sink_recorded: Option<u64>,
+    /// What the sink had recorded, read again after the lists, if it was; only
+    /// needed where the first reading is behind (`sink_seems_behind`).
+    pub sink_recorded_after: Option<u64>,
     /// First batch of a sink that records every batch; one behind the newest
     /// commit since has lost something.
     pub records_since: Option<u64>,
@@ -66,10 +74,8 @@ pub fn decide(facts: Facts) -> Result<Recovery> {
     if let Some(recorded) = facts.sink_recorded.filter(|recorded| planned.is_none_or(|newest| *recorded > newest)) {
         return Err(restored_copy(&facts.location, recorded, planned));
     }
-    if let Some(commit) = committed.filter(|commit| {
-        facts.records_since.is_some_and(|since| since <= *commit) && facts.sink_recorded.is_none_or(|recorded| recorded < *commit)
-    }) {
-        return Err(replaced_sink(&facts.location, facts.sink_recorded, commit));
+    if let Some(commit) = commit_beyond_sink(&facts) {
+        return Err(replaced_sink(&facts.location, newest_reading(&facts), commit));
     }
     let Some(newest) = planned else {
         return match committed {
@@ -96,6 +102,22 @@ pub fn decide(facts: Facts) -> Result<Recovery> {
             )),
         },
     }
+}
+
+/// Whether the sink is to be read again before it is called behind.
+pub fn sink_seems_behind(facts: &Facts) -> bool {
+    commit_beyond_sink(facts).is_some()
+}
+
+/// The newest commit, where the sink should have recorded it and has not.
+fn commit_beyond_sink(facts: &Facts) -> Option<u64> {
+    let commit = facts.committed.last().copied()?;
+    let is_due = facts.records_since.is_some_and(|since| since <= commit);
+    (is_due && newest_reading(facts).is_none_or(|recorded| recorded < commit)).then_some(commit)
+}
+
+fn newest_reading(facts: &Facts) -> Option<u64> {
+    facts.sink_recorded.max(facts.sink_recorded_after)
 }
 
 fn restored_copy(location: &str, recorded: u64, planned: Option<u64>) -> Error {
@@ -165,6 +187,7 @@ mod tests {
                 .map(entry),
             newest_commit: committed.last().map(|_| CommitEntry { next_watermark_ms: 20 }),
             sink_recorded: None,
+            sink_recorded_after: None,
             records_since: None,
             sources: 1,
         }
@@ -178,6 +201,18 @@ mod tests {
         assert_eq!(decide(facts(&[0, 1], &[0])).unwrap(), Recovery::Replay { batch: 1, plan: entry(1), before: Some(entry(0)) });
         // A hole in the commits is forgiven, as Spark does: what lies between is done.
         assert_eq!(decide(facts(&[3, 4], &[1])).unwrap(), Recovery::Replay { batch: 4, plan: entry(4), before: Some(entry(3)) });
+    }
+
+    #[test]
+    fn a_batch_that_a_predecessor_finishes_between_two_readings_is_no_loss() {
+        let raced = Facts { records_since: Some(0), sink_recorded: Some(0), ..facts(&[0, 1], &[0, 1]) };
+        assert!(sink_seems_behind(&raced));
+        let again = Facts { sink_recorded_after: Some(1), ..raced };
+        assert!(!sink_seems_behind(&again));
+        assert_eq!(decide(again).unwrap(), Recovery::Next { batch: 2, last: entry(1), watermark_ms: 20 });
+        // A reading after the lists may be ahead of them; only the first one tells a restored copy.
+        let later = Facts { records_since: Some(0), sink_recorded_after: Some(2), ..facts(&[0, 1], &[0, 1]) };
+        assert!(decide(later).is_ok());
     }
 
     #[test]

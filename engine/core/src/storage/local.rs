@@ -7,7 +7,7 @@
 //! files and checkpoints all go through it. `Durability::PageCache` leaves the
 //! fsyncs out, for tests and for whoever may lose the machine; atomicity stays.
 //!
-//! Reading and listing are the inner store's. Temporary files begin with a
+//! Reading is the inner store's, listing is `walk`'s. Temporary files begin with a
 //! dot and end with `.tmp`, as Spark's do, and listings never show them.
 
 use std::fmt;
@@ -17,8 +17,8 @@ use std::path::{Path as OsPath, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
@@ -26,7 +26,9 @@ use object_store::{
     PutPayload, PutResult, RenameOptions, Result, UploadPart,
 };
 
-const STORE: &str = "local disk";
+use super::walk::{Depth, Entry, walk};
+
+pub(super) const STORE: &str = "local disk";
 
 /// Whether a write waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,13 +153,33 @@ impl ObjectStore for DurableLocal {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix).filter(|entry| std::future::ready(!is_temporary(entry))).boxed()
+        let folder = folder_of(prefix);
+        let listed = blocking(move || {
+            let files = walk(folder, Depth::All).filter_map(|entry| match entry {
+                Ok(Entry::File(object)) => (!is_temporary(&object.location)).then_some(Ok(object)),
+                Ok(Entry::Folder(_)) => None,
+                Err(error) => Some(Err(error)),
+            });
+            files.collect::<Result<Vec<_>>>()
+        });
+        stream::once(listed).map_ok(|objects| stream::iter(objects).map(Ok)).try_flatten().boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        let mut listed = self.inner.list_with_delimiter(prefix).await?;
-        listed.objects.retain(|object| !is_temporary_name(&object.location));
-        Ok(listed)
+        let folder = folder_of(prefix);
+        blocking(move || {
+            let (mut objects, mut common_prefixes) = (Vec::new(), Vec::new());
+            for entry in walk(folder, Depth::One) {
+                match entry? {
+                    Entry::File(object) if is_temporary(&object.location) => {}
+                    Entry::File(object) => objects.push(object),
+                    Entry::Folder(path) => common_prefixes.push(path),
+                }
+            }
+            common_prefixes.sort();
+            Ok(ListResult { common_prefixes, objects })
+        })
+        .await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
@@ -169,13 +191,21 @@ impl ObjectStore for DurableLocal {
     }
 }
 
-fn is_temporary(entry: &Result<ObjectMeta>) -> bool {
-    entry.as_ref().is_ok_and(|object| is_temporary_name(&object.location))
+fn folder_of(prefix: Option<&Path>) -> PathBuf {
+    OsPath::new("/").join(prefix.map_or("", |prefix| prefix.as_ref()))
+}
+
+/// Runs work of the disk beside the runtime's threads, where there is a runtime.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.spawn_blocking(work).await?,
+        Err(_) => work(),
+    }
 }
 
 /// Spark's local writer leaves `.N.crc` beside its logs; neither those nor
 /// temporary files are objects.
-fn is_temporary_name(location: &Path) -> bool {
+fn is_temporary(location: &Path) -> bool {
     location.filename().is_some_and(|name| name.starts_with('.') && (name.ends_with(".tmp") || name.ends_with(".crc")))
 }
 

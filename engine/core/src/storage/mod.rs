@@ -9,6 +9,7 @@
 //! Does not know what is stored: that is `log`, the sources and the sinks.
 
 mod local;
+mod walk;
 
 use std::sync::Arc;
 

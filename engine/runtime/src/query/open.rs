@@ -76,10 +76,9 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     );
     let identity = serde_json::to_string(&sink.identity()).expect("an identity is strings");
     let since = log.bind_sink(&identity, definition.reset_nonce).await?;
-    let sink_recorded = sink.recorded_batch(query_id).await?;
-    let recovered = log.recover(sink_recorded, sink.records_every_batch().then_some(since), order.len()).await;
-    let recovery = match recovered {
-        Ok(recovery) => recovery,
+    let recovered = log.recover(|| sink.recorded_batch(query_id), sink.records_every_batch().then_some(since), order.len()).await;
+    let (recovery, sink_recorded) = match recovered {
+        Ok(recovered) => recovered,
         Err(error) => {
             // A process that slept compares what it read of the sink with what a
             // successor wrote since; then the successor is the reason, not damage.

@@ -1,0 +1,56 @@
+//! Recovery against a predecessor that finishes its batch meanwhile.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::checkpoint::{Claimant, Owner, claim};
+use crate::error::ErrorClass;
+use crate::offset::Offset;
+use crate::storage::{Durability, Storage};
+
+async fn claimed(root: &Folder, epoch: u64) -> QueryLog {
+    let owner =
+        Owner { job_uid: "uid".into(), namespace: "default".into(), job: "orders".into(), task: "bronze".into(), query: "readings".into() };
+    let new_query_id = Uuid::from_u128(7);
+    let claimant = Claimant { owner, epoch, instance: Uuid::new_v4(), pod_uid: None, adopt: None, now_ms: 0, new_query_id };
+    QueryLog::new(root.clone(), claim(root, &claimant).await.unwrap())
+}
+
+fn entry(end: u64) -> OffsetEntry {
+    OffsetEntry { watermark_ms: 0, timestamp_ms: 0, conf: Default::default(), offsets: vec![Some(Offset::new(end.to_string()))] }
+}
+
+#[tokio::test]
+async fn a_batch_finished_after_the_sink_was_read_is_no_lost_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Storage::new(Durability::PageCache).open(dir.path().to_str().unwrap()).unwrap();
+    let predecessor = claimed(&root, 1).await;
+    predecessor.plan(0, &entry(1)).await.unwrap();
+    let successor = claimed(&root, 2).await;
+    let (sink, readings) = (Mutex::new(None), Mutex::new(0));
+    let read = || async {
+        let seen = *sink.lock().unwrap();
+        *readings.lock().unwrap() += 1;
+        if seen.is_none() {
+            // Past its last look at the fence, the predecessor ends its batch.
+            *sink.lock().unwrap() = Some(0);
+            predecessor.commit(0, &CommitEntry::default()).await?;
+        }
+        Ok(seen)
+    };
+    let (recovery, recorded) = successor.recover(read, Some(0), 1).await.unwrap();
+    assert_eq!(recovery, Recovery::Next { batch: 1, last: entry(1), watermark_ms: 0 });
+    assert_eq!((recorded, *readings.lock().unwrap()), (Some(0), 2));
+}
+
+#[tokio::test]
+async fn a_sink_that_stays_behind_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Storage::new(Durability::PageCache).open(dir.path().to_str().unwrap()).unwrap();
+    let log = claimed(&root, 1).await;
+    log.plan(0, &entry(1)).await.unwrap();
+    log.commit(0, &CommitEntry::default()).await.unwrap();
+    let error = log.recover(|| async { Ok(None) }, Some(0), 1).await.unwrap_err();
+    assert_eq!((error.class(), error.condition()), (ErrorClass::Incompatible, "SINK_BEHIND_CHECKPOINT"));
+}
