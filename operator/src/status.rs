@@ -131,6 +131,7 @@ static OWN_FIELDS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// How the new status differs from the stored one.
 pub fn change(stored: &Value, new: &Value) -> Change {
+    let (stored, new) = (&by_type(stored), &by_type(new));
     if stored == new {
         Change::None
     } else if facts(stored) == facts(new) {
@@ -138,6 +139,15 @@ pub fn change(stored: &Value, new: &Value) -> Change {
     } else {
         Change::Fact
     }
+}
+
+/// The same with conditions in the order of their types: they are a map, so somebody else's order is no reason to write.
+fn by_type(status: &Value) -> Value {
+    let mut status = status.clone();
+    if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
+        conditions.sort_by(|one, other| one["type"].as_str().cmp(&other["type"].as_str()));
+    }
+    status
 }
 
 /// A status without the numbers that move by themselves.
