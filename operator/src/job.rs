@@ -15,6 +15,9 @@ use weir_supervisor::observed::Shutdown;
 
 use crate::names::{FINALIZER, INSTALLATION, JobId, annotation};
 
+/// The longest run-now token that is kept as it is.
+const RUN_NOW_BYTES: usize = 128;
+
 /// One read of a job.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -94,7 +97,7 @@ impl Job {
 
     /// `weir.dev/run-now`.
     pub fn run_now(&self) -> Option<String> {
-        self.annotation(annotations::RUN_NOW).map(str::to_owned)
+        self.annotation(annotations::RUN_NOW).map(|token| crate::token::short(token, RUN_NOW_BYTES))
     }
 
     /// `weir.dev/confirm-terminated`.

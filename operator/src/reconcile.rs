@@ -127,7 +127,8 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     if plan.memory.spec != memory.spec || plan.memory.last_run != memory.last_run {
         leave::prune(context, job, &footing, &plan.memory).await?;
     }
-    Ok(next(context, &plan, &look, &footing, local, now, acted))
+    let given_before = std::mem::replace(&mut local.orders, plan.actions.clone()) == plan.actions;
+    Ok(next(context, &plan, &look, &footing, local, now, if given_before { 0 } else { acted }))
 }
 
 /// What comes before anything else: whose job it is, and our finalizer in a write of its own.

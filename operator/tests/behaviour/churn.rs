@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_crds::exit::ExitClass;
 use weir_operator::settings::Settings;
 use weir_testcluster::faults::{Call, Verb};
-use weir_testcluster::standin::Control;
+use weir_testcluster::standin::{Control, Ending};
 
 use crate::telling::fragile;
 use crate::world::{World, condition, job};
@@ -120,4 +120,42 @@ async fn m6_conditions_of_others_survive_and_their_order_is_not_fought_over() {
     assert_eq!((now[0]["type"].clone(), now.len(), now.last()), (json!("Ready"), 13, Some(&foreign)));
     operator.stop().await;
     world.check(&[("j", "t")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m13_a_job_at_the_bounds_whose_tasks_all_have_much_to_say_stays_within_32_kib() {
+    let world = World::new("m13-size").await;
+    let operator = world.operator().await;
+    let names: Vec<String> = (0..20).map(|number| format!("task-{number:02}-{}", "x".repeat(50))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut large = job("j", &names);
+    large["spec"]["taskRetry"] = json!({"maxRetries": 3, "initialDelay": "5m", "maxDelay": "5m"});
+    for (at, name) in names.iter().enumerate() {
+        let query = large["spec"]["tasks"][at]["queries"][0].clone();
+        let named = |number: usize| {
+            let mut query = query.clone();
+            query["name"] = json!(format!("query-{number}-{}", "y".repeat(55)));
+            query["sink"]["options"]["path"] = json!(format!("s3://lake/{at}/{number}"));
+            query
+        };
+        large["spec"]["tasks"][at]["queries"] = (0..if at < 4 { 4 } else { 3 }).map(named).collect();
+        let message = format!("é{}", "m".repeat(3000));
+        let ending = match at {
+            0 => continue,
+            _ if at % 2 == 0 => Ending::Text { text: "l".repeat(4000), exit_code: 101 },
+            _ => Ending::Report { class: ExitClass::Retryable, reason: "R".repeat(300), message, exit_code: None, query: None, source_version: None, highest_epoch_seen: None },
+        };
+        world.control("j", name, &Control::ends(1, ending));
+    }
+    world.apply(&large).await;
+    let waiting = |job: &Value| job["status"]["memory"]["run"]["tasks"].as_object().is_some_and(|tasks| tasks.values().filter(|task| task["state"] == "WaitingRetry").count() == 19);
+    let shown = world.until("j", "down but for one task", waiting).await;
+    let bytes = shown["status"].to_string().len();
+    assert!((16 * 1024..=32 * 1024).contains(&bytes), "{bytes} bytes");
+    let rows = shown["status"]["tasks"].as_array().unwrap();
+    assert!(rows.len() >= 19 && rows.iter().filter(|row| row["lastExit"].is_object()).all(|row| row["nextRetryTime"].is_string()));
+    world.delete("j").await;
+    world.until_gone("j").await;
+    operator.stop().await;
+    world.recorder.check().unwrap();
 }
