@@ -8,8 +8,8 @@
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
-use weir_crds::resource::StreamingJobSpec;
 use weir_crds::annotations;
+use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Memory;
 use weir_supervisor::observed::Shutdown;
 

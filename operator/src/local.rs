@@ -49,6 +49,11 @@ pub struct Asked {
 impl Local {
     /// Whether there is nothing worth keeping.
     pub fn is_idle(&self) -> bool {
-        self.orders.is_empty() && self.tasks.is_empty() && self.rejections.is_empty() && self.references.is_empty() && !self.conflict_reported && !self.is_new
+        self.orders.is_empty()
+            && self.tasks.is_empty()
+            && self.rejections.is_empty()
+            && self.references.is_empty()
+            && !self.conflict_reported
+            && !self.is_new
     }
 }

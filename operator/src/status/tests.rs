@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 use weir_crds::exit::{ExitClass, ExitReport};
 use weir_crds::resource::StreamingJobSpec;
-use weir_supervisor::observed::{Backlog, BatchFacts, Exit, ExitCause, Instance, Observed, Phase, QueryFacts, Slot, StartObstacle, StopOrder};
+use weir_supervisor::observed::{
+    Backlog, BatchFacts, Exit, ExitCause, Instance, Observed, Phase, QueryFacts, Slot, StartObstacle, StopOrder,
+};
 use weir_supervisor::time::{Timestamp, after};
 use weir_supervisor::{Action, Desired, Memory, Plan, decide};
 
@@ -41,7 +43,8 @@ fn desired() -> Desired {
     }))
     .unwrap();
     let hash = |task: usize| (task_name(task), format!("generation-{}+0123456789ab", i64::MAX));
-    let mut desired = Desired::accepted(spec.policy().unwrap(), i64::MAX, format!("generation-{}", i64::MAX), (0..TASKS).map(hash).collect()).unwrap();
+    let mut desired =
+        Desired::accepted(spec.policy().unwrap(), i64::MAX, format!("generation-{}", i64::MAX), (0..TASKS).map(hash).collect()).unwrap();
     desired.run_now = Some("t".repeat(128));
     desired.image = long("registry.example.com/image", 0, 512);
     desired
@@ -156,7 +159,12 @@ impl Stage {
 
 fn worst() -> Stage {
     let now = "2026-11-30T00:00:00.123456Z".parse().unwrap();
-    let mut stage = Stage { desired: desired(), observed: Observed::default(), memory: Memory { epoch: u64::MAX / 4, run_number: u64::MAX / 4, ..Memory::default() }, now };
+    let mut stage = Stage {
+        desired: desired(),
+        observed: Observed::default(),
+        memory: Memory { epoch: u64::MAX / 4, run_number: u64::MAX / 4, ..Memory::default() },
+        now,
+    };
     for version in 0..12 {
         stage.stream();
         stage.fail("SchemaChanged", version);
@@ -183,8 +191,10 @@ fn composed(stage: &Stage) -> Value {
 /// What a plan does, without the words that it says.
 fn deeds(plan: &Plan) -> Value {
     let memory = &plan.memory;
-    let flips: Vec<_> = memory.conditions.iter().map(|known| (format!("{:?}", known.status), &known.reason, known.last_transition_time)).collect();
-    let wait: Vec<_> = memory.run.iter().flat_map(|run| &run.tasks).map(|(name, task)| (name, task.next_retry, task.epoch, task.failures)).collect();
+    let flips: Vec<_> =
+        memory.conditions.iter().map(|known| (format!("{:?}", known.status), &known.reason, known.last_transition_time)).collect();
+    let wait: Vec<_> =
+        memory.run.iter().flat_map(|run| &run.tasks).map(|(name, task)| (name, task.next_retry, task.epoch, task.failures)).collect();
     json!({
         "actions": format!("{:?}", plan.actions),
         "next": memory.next_start, "failures": memory.consecutive_failures, "epoch": memory.epoch,
@@ -198,7 +208,14 @@ fn a_status_at_the_bounds_fits_in_every_state() {
     for state in ["retrying", "streaming again", "failed"] {
         let value = composed(&stage);
         let bytes = serde_json::to_vec(&value).unwrap().len();
-        let parts: Vec<(String, usize)> = value.as_object().unwrap().iter().chain(value["memory"].as_object().unwrap()).map(|(name, part)| (name.clone(), part.to_string().len())).filter(|(_, size)| *size > 300).collect();
+        let parts: Vec<(String, usize)> = value
+            .as_object()
+            .unwrap()
+            .iter()
+            .chain(value["memory"].as_object().unwrap())
+            .map(|(name, part)| (name.clone(), part.to_string().len()))
+            .filter(|(_, size)| *size > 300)
+            .collect();
         assert!(bytes <= STATUS_BYTES, "{state}: {bytes} bytes: {parts:?}");
         assert!(value["history"].as_array().is_none_or(|history| history.len() <= 10));
         assert_eq!(value["conditions"].as_array().unwrap().len(), 12);

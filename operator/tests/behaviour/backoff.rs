@@ -104,7 +104,9 @@ async fn m5_disruptions_between_failures_leave_the_counter_alone() {
         assert_eq!(before["status"]["consecutiveFailures"], count - 1);
         world.kubelet.evict(&world.namespace, "j--t", "Evicted").unwrap();
         let replaced = |job: &Value| {
-            job["status"]["totalRestarts"]["disruption"] == count && job["status"]["tasks"][0]["attempt"] == 2 && condition(job, "Ready")["status"] == "True"
+            job["status"]["totalRestarts"]["disruption"] == count
+                && job["status"]["tasks"][0]["attempt"] == 2
+                && condition(job, "Ready")["status"] == "True"
         };
         let shown = world.until("j", "replaced after a disruption", replaced).await;
         assert_eq!((&shown["status"]["consecutiveFailures"], &shown["status"]["run"]["number"]), (&json!(count - 1), &json!(count)));
@@ -142,6 +144,8 @@ async fn m5_used_up_task_retries_back_off_and_the_next_run_has_a_higher_epoch() 
     world.advance_to(next_start(&shown));
     let shown = world.until_run_streams("j", 2).await;
     assert!(shown["status"]["epoch"].as_u64() > epoch);
+    let row = crate::telling::task(&shown, "b");
+    assert_eq!((&row["attempt"], &row["lastExit"], &row["nextRetryTime"]), (&json!(1), &Value::Null, &Value::Null));
     operator.stop().await;
     world.check(&[("j", "a"), ("j", "b")]);
 }

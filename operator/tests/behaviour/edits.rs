@@ -85,7 +85,12 @@ async fn m8_spelling_order_defaults_and_annotations_restart_nothing() {
         query["checkpointResetNonce"] = json!(0);
     }
     second["spec"]["tasks"].as_array_mut().unwrap().reverse();
-    for (field, value) in [("startDeadline", json!("300s")), ("suspend", json!(false)), ("restartNonce", json!(0)), ("nodeLostPolicy", json!("ReplaceWhenFenced"))] {
+    for (field, value) in [
+        ("startDeadline", json!("300s")),
+        ("suspend", json!(false)),
+        ("restartNonce", json!(0)),
+        ("nodeLostPolicy", json!("ReplaceWhenFenced")),
+    ] {
         second["spec"][field] = value;
     }
     second["metadata"]["annotations"] = json!({"example.com/owner": "data"});
@@ -168,7 +173,9 @@ async fn a_changed_config_map_restarts_the_task_that_refers_to_it() {
     use k8s_openapi::api::core::v1::ConfigMap;
     let world = World::new("refs-map").await;
     let operator = world.operator().await;
-    let map = |value: &str| serde_json::from_value::<ConfigMap>(json!({"metadata": {"name": "options"}, "data": {"rowsPerSecond": value}})).unwrap();
+    let map = |value: &str| {
+        serde_json::from_value::<ConfigMap>(json!({"metadata": {"name": "options"}, "data": {"rowsPerSecond": value}})).unwrap()
+    };
     world.create(&map("5")).await;
     world.apply(&referring("configMapRef")).await;
     world.until_streaming("j").await;
@@ -195,7 +202,9 @@ async fn a_secret_is_watched_only_where_the_installation_may() {
     use k8s_openapi::api::core::v1::Secret;
     use weir_operator::rbac::SecretAccess;
     let world = World::new("refs-secret").await;
-    let secret = |value: &str| serde_json::from_value::<Secret>(json!({"metadata": {"name": "options"}, "stringData": {"rowsPerSecond": value}})).unwrap();
+    let secret = |value: &str| {
+        serde_json::from_value::<Secret>(json!({"metadata": {"name": "options"}, "stringData": {"rowsPerSecond": value}})).unwrap()
+    };
     world.create(&secret("5")).await;
     let operator = world.operator().await;
     world.apply(&referring("secretRef")).await;

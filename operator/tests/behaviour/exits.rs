@@ -11,9 +11,10 @@ use weir_operator::clock::Clock;
 use weir_testcluster::invariants::{Kstatus, kstatus};
 use weir_testcluster::kubelet::Signal;
 use weir_testcluster::standin::{Control, Ending, Hang};
+use weir_testcluster::wait::eventually;
 
 use crate::telling::{fragile, next_start, task, time};
-use crate::world::{World, condition, job};
+use crate::world::{IMAGE, PATIENCE, World, condition, job};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_never_a_failed_task_stays_down_until_all_have_ended() {
@@ -25,7 +26,10 @@ async fn under_never_a_failed_task_stays_down_until_all_have_ended() {
     never["spec"].as_object_mut().unwrap().remove("taskRetry");
     world.apply(&never).await;
     let shown = world.until_condition("j", "Degraded", "True", "TaskFailed").await;
-    assert_eq!((condition(&shown, "Ready")["reason"].clone(), condition(&shown, "Stalled")["status"].clone()), (json!("TaskFailed"), json!("True")));
+    assert_eq!(
+        (condition(&shown, "Ready")["reason"].clone(), condition(&shown, "Stalled")["status"].clone()),
+        (json!("TaskFailed"), json!("True"))
+    );
     assert_eq!(kstatus(&shown), Kstatus::Failed);
     let sibling = world.until("j", "half alive", |job| task(job, "b")["state"] == "Running").await;
     assert_eq!((&sibling["status"]["run"]["number"], world.processes("j")), (&json!(1), 2));
@@ -147,6 +151,41 @@ async fn an_exit_of_zero_restarts_a_continuous_job_and_only_a_report_makes_it_a_
     assert_eq!((&shown["status"]["lastRun"]["result"], &shown["status"]["lastRun"]["number"]), (&json!("Succeeded"), &json!(1)));
     assert_eq!((&shown["status"]["totalRestarts"]["disruption"], world.processes("j")), (&json!(1), 2));
     assert_eq!(kstatus(&shown), Kstatus::Current);
+    world.advance_to(next_start(&shown));
+    world.until_run_streams("j", 2).await;
+    operator.stop().await;
+    world.check(&[("j", "t")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_cannot_be_pulled_is_told_within_the_start_deadline() {
+    let world = World::new("image-pull").await;
+    let operator = world.operator().await;
+    world.kubelet.fail_image_pull(IMAGE);
+    let mut wrong = fragile("j", json!({"initialDelay": "10s", "maxDelay": "5m"}));
+    wrong["spec"]["startDeadline"] = json!("1m");
+    world.apply(&wrong).await;
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
+    let waits = || async {
+        let pod = pods.get("j--t").await?;
+        let waiting = pod
+            .status
+            .iter()
+            .flat_map(|status| status.container_statuses.iter().flatten())
+            .any(|known| known.state.as_ref().is_some_and(|state| state.waiting.is_some()));
+        anyhow::ensure!(waiting, "no container waits yet");
+        Ok(())
+    };
+    eventually("a container that waits for its image", PATIENCE, waits).await.unwrap();
+    world.clock.advance(Duration::from_secs(61));
+    let shown = world.until_failed("j", 1).await;
+    assert_eq!(
+        (&shown["status"]["lastRun"]["reason"], &shown["status"]["lastRun"]["cause"]),
+        (&json!("ImagePullFailed"), &json!("StartUp"))
+    );
+    assert_eq!(condition(&shown, "Ready")["reason"], "ImagePullFailed");
+    world.until_event("j", "ImagePullFailed").await;
+    world.kubelet.allow_image_pull(IMAGE);
     world.advance_to(next_start(&shown));
     world.until_run_streams("j", 2).await;
     operator.stop().await;

@@ -158,7 +158,10 @@ async fn m7_a_status_write_that_fails_after_the_pod_was_replaced_is_made_up_for(
     let writes = Matcher::any().verb(Verb::Update).resource("streamingjobs/status").name("j");
     let rule = operator.faults.add(writes, Times::Always, Effect::Answer(Refusal::code(500)));
     world.control("j", "t", &Control::default());
-    let failed = || async { anyhow::ensure!(operator.faults.hits(rule).len() >= 2, "too few"); Ok(()) };
+    let failed = || async {
+        anyhow::ensure!(operator.faults.hits(rule).len() >= 2, "too few");
+        Ok(())
+    };
     eventually("failed writes of the status", PATIENCE, failed).await.unwrap();
     assert_eq!(world.kstatus("j").await, Kstatus::InProgress);
     operator.faults.remove(rule);
@@ -191,7 +194,8 @@ async fn kubectl_shows_the_columns_and_the_events() {
     let shown = |table: &str| {
         let is_age = |name: &str| name == "AGE" || name == "LAST-COMMIT";
         let text = |(name, value): (String, String)| {
-            let is_duration = value.ends_with('s') && value.trim_end_matches(['s', 'm']).chars().all(|digit| digit.is_ascii_digit() || digit == 'm');
+            let is_duration =
+                value.ends_with('s') && value.trim_end_matches(['s', 'm']).chars().all(|digit| digit.is_ascii_digit() || digit == 'm');
             format!("{name}: {}", if is_age(&name) && is_duration { "an age".to_owned() } else { value })
         };
         cells(table).into_iter().map(text).collect::<Vec<_>>().join("\n")
@@ -239,7 +243,10 @@ async fn kubectl_shows_when_a_job_that_backs_off_goes_on() {
     let table = world.plane.kubectl(["get", "sjob", "--namespace", &world.namespace]).stdout().await.unwrap();
     let cells = cells(&table);
     let cell = |name: &str| cells.iter().find(|(head, _)| head == name).unwrap().1.clone();
-    assert_eq!((cell("READY"), cell("STATUS"), cell("TASKS"), cell("FAILURES")), ("False".into(), "BackingOff".into(), "0/1".into(), "1".into()));
+    assert_eq!(
+        (cell("READY"), cell("STATUS"), cell("TASKS"), cell("FAILURES")),
+        ("False".into(), "BackingOff".into(), "0/1".into(), "1".into())
+    );
     assert_eq!(cell("NEXT-RESTART"), job["status"]["nextRestartTime"]);
     operator.stop().await;
     world.clock.advance(Duration::from_millis(1));

@@ -1,5 +1,6 @@
 //! What a job tells: its memory, its times, its events.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -115,19 +116,28 @@ pub fn is_prompt(at: DateTime<Utc>, due: DateTime<Utc>) -> bool {
 }
 
 impl World {
-    /// Waits until an operator has looked at every job of the namespace at least twice.
+    /// Waits until an operator has made a whole pass over every job of the namespace since now.
     pub async fn until_run_of_passes(&self, operator: &Running) {
         let jobs = self.jobs().list(&ListParams::default()).await.unwrap().items;
         let names: Vec<String> = jobs.into_iter().filter_map(|job| job.metadata.name).collect();
-        let looks = |name: &str| {
-            let is_look = |call: &&Call| call.verb == Verb::Get && call.target.resource == "streamingjobs" && call.target.name == name;
-            operator.faults.calls().iter().filter(is_look).count()
+        let looks = || {
+            let is_look = |call: &Call| call.verb == Verb::Get && call.target.resource == "streamingjobs";
+            let mut looks: BTreeMap<String, usize> = BTreeMap::new();
+            for call in operator.faults.calls().into_iter().filter(is_look) {
+                *looks.entry(call.target.name).or_default() += 1;
+            }
+            looks
         };
-        let ask = || {
+        // A pass begins with a look, so that a second look comes after the end of the first pass.
+        for _ in 0..2 {
+            let before = looks();
             self.clock.advance(Duration::from_millis(1));
-            let late = names.iter().find(|name| looks(name) < 2).map(|name| anyhow::anyhow!("{name} was looked at {} times", looks(name)));
-            async move { late.map_or(Ok(()), Err) }
-        };
-        eventually("passes over every job", PATIENCE, ask).await.unwrap();
+            let ask = || {
+                let now = looks();
+                let late = names.iter().find(|name| now.get(*name) <= before.get(*name)).cloned();
+                async move { late.map_or(Ok(()), |name| Err(anyhow::anyhow!("{name} was not looked at"))) }
+            };
+            eventually("a pass over every job", PATIENCE, ask).await.unwrap();
+        }
     }
 }

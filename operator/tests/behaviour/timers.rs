@@ -140,7 +140,9 @@ async fn a_manual_job_runs_once_per_token() {
     for (token, number) in [("a", 1), ("b", 2)] {
         world.annotate("j", "weir.dev/run-now", token).await;
         let what = format!("done with run {number}");
-        let done = |job: &serde_json::Value| job["status"]["lastRun"]["number"] == number && condition(job, "Ready")["reason"] == "WaitingForTrigger";
+        let done = |job: &serde_json::Value| {
+            job["status"]["lastRun"]["number"] == number && condition(job, "Ready")["reason"] == "WaitingForTrigger"
+        };
         let shown = world.until("j", &what, done).await;
         assert_eq!((&shown["status"]["lastRun"]["result"], &shown["status"]["handledRunNow"]), (&json!("Succeeded"), &json!(token)));
     }
@@ -166,7 +168,9 @@ async fn a_tick_of_the_schedule_begins_one_run() {
     assert_eq!(world.processes("j"), 0);
     for number in [1, 2] {
         world.clock.advance(24 * 3600 * SECOND);
-        let done = |job: &serde_json::Value| job["status"]["lastRun"]["number"] == number && condition(job, "Ready")["reason"] == "WaitingForTrigger";
+        let done = |job: &serde_json::Value| {
+            job["status"]["lastRun"]["number"] == number && condition(job, "Ready")["reason"] == "WaitingForTrigger"
+        };
         let shown = world.until("j", "done with its run", done).await;
         assert_eq!(shown["status"]["lastRun"]["result"], "Succeeded");
     }
