@@ -8,12 +8,15 @@
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
-use weir_crds::resource::StreamingJobSpec;
 use weir_crds::annotations;
+use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Memory;
 use weir_supervisor::observed::Shutdown;
 
 use crate::names::{FINALIZER, INSTALLATION, JobId, annotation};
+
+/// The longest run-now token that is kept as it is.
+const RUN_NOW_BYTES: usize = 128;
 
 /// One read of a job.
 #[derive(Clone, Debug)]
@@ -94,7 +97,7 @@ impl Job {
 
     /// `weir.dev/run-now`.
     pub fn run_now(&self) -> Option<String> {
-        self.annotation(annotations::RUN_NOW).map(str::to_owned)
+        self.annotation(annotations::RUN_NOW).map(|token| crate::token::short(token, RUN_NOW_BYTES))
     }
 
     /// `weir.dev/confirm-terminated`.

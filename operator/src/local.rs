@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_supervisor::Action;
 use weir_supervisor::health::HealthMemory;
 use weir_supervisor::time::Timestamp;
 
@@ -30,6 +31,8 @@ pub struct Local {
     pub is_new: bool,
     /// Whether an installation that is not ours was reported.
     pub conflict_reported: bool,
+    /// The orders of the last pass. The same ones again are no reason to look again at once.
+    pub orders: Vec<Action>,
 }
 
 /// A task's answers.
@@ -46,6 +49,11 @@ pub struct Asked {
 impl Local {
     /// Whether there is nothing worth keeping.
     pub fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.rejections.is_empty() && self.references.is_empty() && !self.conflict_reported && !self.is_new
+        self.orders.is_empty()
+            && self.tasks.is_empty()
+            && self.rejections.is_empty()
+            && self.references.is_empty()
+            && !self.conflict_reported
+            && !self.is_new
     }
 }

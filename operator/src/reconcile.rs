@@ -111,7 +111,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         plan.events.push(Event { kind: EventKind::Warning, reason: "StatusUnreadable", note });
     }
     local.health.clone_from(&plan.memory.health);
-    write(context, job, &desired, &look, &memory, &plan, local, now).await?;
+    write(context, job, &desired, &look, &plan, local, now).await?;
     let subject = Subject { job, accepted: &footing.accepted_or_empty(), memory: &plan.memory, pods: &look.pods };
     let applied = apply(context, &subject, &plan, local, now).await;
     for event in &plan.events {
@@ -127,7 +127,8 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     if plan.memory.spec != memory.spec || plan.memory.last_run != memory.last_run {
         leave::prune(context, job, &footing, &plan.memory).await?;
     }
-    Ok(next(context, &plan, &look, &footing, local, now, acted))
+    let given_before = std::mem::replace(&mut local.orders, plan.actions.clone()) == plan.actions;
+    Ok(next(context, &plan, &look, &footing, local, now, if given_before { 0 } else { acted }))
 }
 
 /// What comes before anything else: whose job it is, and our finalizer in a write of its own.
@@ -219,7 +220,6 @@ async fn write(
     job: &Job,
     desired: &Desired,
     look: &Look,
-    memory: &Memory,
     plan: &Plan,
     local: &mut Local,
     now: Timestamp,
@@ -227,10 +227,7 @@ async fn write(
     let rendered = weir_supervisor::status::status(desired, &look.observed, &plan.memory);
     context.show(job, desired, &rendered);
     let composed = status::compose(job.status(), &rendered, &plan.memory);
-    let mut change = status::change(job.status(), &composed);
-    if plan.memory.needs_storing(memory) && change == Change::Progress {
-        change = Change::Fact;
-    }
+    let change = status::change(job.status(), &composed);
     let due = local.written_at.is_none_or(|at| at > now || elapsed(at, now) >= context.settings.progress_interval);
     match change {
         Change::None => return Ok(()),

@@ -41,14 +41,20 @@ pub fn compose(stored: &Value, status: &StreamingJobStatus, memory: &Memory) -> 
 }
 
 /// How many ways there are to make a status smaller.
-const STEPS: usize = 5;
+const STEPS: usize = 7;
+/// A message that has to be short.
+const SHORT: usize = 160;
 
 /// Leaves out what is missed least; what decisions rest on stays.
 fn slim(status: &mut StreamingJobStatus, memory: &mut Memory, step: usize) {
     match step {
+        // What the memory tells people is told beside it, and rendered anew with each pass.
         0 => {
             for exit in exits(memory) {
                 exit.log_tail.clear();
+            }
+            for condition in &mut memory.conditions {
+                condition.message.clear();
             }
         }
         1 => {
@@ -56,16 +62,13 @@ fn slim(status: &mut StreamingJobStatus, memory: &mut Memory, step: usize) {
                 query.samples.clear();
             }
             for exit in exits(memory) {
-                cut(&mut exit.message, 200);
+                cut(&mut exit.message, SHORT);
             }
         }
         2 => {
             memory.health.queries.clear();
             for record in memory.history.iter_mut().chain(&mut memory.last_run) {
-                cut(&mut record.message, 100);
-            }
-            for condition in &mut memory.conditions {
-                cut(&mut condition.message, 200);
+                cut(&mut record.message, SHORT);
             }
         }
         3 => {
@@ -75,19 +78,39 @@ fn slim(status: &mut StreamingJobStatus, memory: &mut Memory, step: usize) {
             let gone = i64::try_from(before - status.tasks.len()).unwrap_or(i64::MAX);
             status.tasks_collapsed = Some(status.tasks_collapsed.unwrap_or(0).saturating_add(gone)).filter(|count| *count > 0);
         }
-        _ => {
+        4 => {
             for task in &mut status.tasks {
                 task.queries.clear();
                 if let Some(exit) = &mut task.last_exit {
                     exit.log_tail = None;
-                    exit.message = exit.message.take().map(|mut text| {
-                        cut(&mut text, 200);
-                        text
-                    });
+                    shorten(&mut exit.message);
                 }
             }
-            memory.history.truncate(3);
         }
+        5 => {
+            for record in status.history.iter_mut().chain(&mut status.last_run) {
+                shorten(&mut record.message);
+            }
+            for condition in &mut status.conditions {
+                cut(&mut condition.message, 2 * SHORT);
+            }
+            for record in &mut memory.history {
+                record.message.clear();
+            }
+        }
+        _ => {
+            for exit in exits(memory) {
+                exit.message.clear();
+            }
+            memory.history.truncate(3);
+            status.history.truncate(3);
+        }
+    }
+}
+
+fn shorten(text: &mut Option<String>) {
+    if let Some(text) = text {
+        cut(text, SHORT);
     }
 }
 
@@ -131,6 +154,7 @@ static OWN_FIELDS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// How the new status differs from the stored one.
 pub fn change(stored: &Value, new: &Value) -> Change {
+    let (stored, new) = (&by_type(stored), &by_type(new));
     if stored == new {
         Change::None
     } else if facts(stored) == facts(new) {
@@ -138,6 +162,15 @@ pub fn change(stored: &Value, new: &Value) -> Change {
     } else {
         Change::Fact
     }
+}
+
+/// The same with conditions in the order of their types: they are a map, so somebody else's order is no reason to write.
+fn by_type(status: &Value) -> Value {
+    let mut status = status.clone();
+    if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
+        conditions.sort_by(|one, other| one["type"].as_str().cmp(&other["type"].as_str()));
+    }
+    status
 }
 
 /// A status without the numbers that move by themselves.
@@ -159,3 +192,6 @@ fn facts(status: &Value) -> Value {
     }
     facts
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,8 @@
 pub const NOTE_BYTES: usize = 1024;
 /// Longest message of a condition, an exit or a record.
 pub const MESSAGE_BYTES: usize = 1024;
+/// Longest name of a query, as in a manifest.
+pub const QUERY_NAME_BYTES: usize = 63;
 /// Longest message in the history.
 pub const HISTORY_MESSAGE_BYTES: usize = 256;
 /// Longest log tail.

@@ -373,3 +373,43 @@ fn the_history_keeps_ten_runs_newest_first() {
     let numbers: Vec<u64> = stage.memory.history.iter().map(|run| run.number).collect();
     assert_eq!(numbers, [12, 11, 10, 9, 8, 7, 6, 5, 4, 3]);
 }
+
+#[test]
+fn two_hundred_failures_a_week_apart_each_wait_the_initial_delay() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.desired.rules.task_retry.as_mut().unwrap().max_retries = 0;
+    stage.stream();
+    for _ in 0..200 {
+        stage.wait(seconds(7 * 24 * 3600));
+        assert_eq!(stage.memory.consecutive_failures, 0);
+        stage.fail_run("a", 10);
+        assert_eq!((stage.memory.consecutive_failures, stage.next_run_in()), (1, 10.0));
+        stage.wait(seconds(10));
+        stage.ready("a");
+    }
+    assert_eq!((stage.memory.run_number, stage.memory.history.len()), (201, 10));
+}
+
+#[test]
+fn what_is_remembered_of_schema_changes_is_short_however_long_a_version_is() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    let change = |stage: &mut Stage, version: String| {
+        stage.report("a", ExitClass::Retryable, |report| {
+            report.reason = "SchemaChanged".to_owned();
+            report.source_version = Some(version);
+        });
+        stage.ready("a");
+    };
+    for version in 0..40 {
+        change(&mut stage, format!("{}-{version}", "v".repeat(200)));
+    }
+    assert_eq!((stage.task("a").failures, stage.memory.restarts.schema_change), (0, 40));
+    let known = &stage.memory.schema_changes["a"];
+    assert!(known.len() <= 4 && known.iter().all(|version| version.len() <= 24), "{known:?}");
+    stage.report("a", ExitClass::Retryable, |report| {
+        report.reason = "SchemaChanged".to_owned();
+        report.source_version = Some(format!("{}-39", "v".repeat(200)));
+    });
+    assert_eq!(stage.task("a").failures, 1, "the same version again is a failure");
+}

@@ -194,6 +194,12 @@ pub struct TaskStatus {
     /// Name of the pod, or of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// Generation of the spec that the attempt was started from; absent before the first attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// Generation whose live settings (those that restart nothing) the running attempt has confirmed; absent while none runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_generation: Option<i64>,
     /// When the next attempt may start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Time>,

@@ -15,9 +15,9 @@ use weir_supervisor::time::Timestamp;
 use super::PassError;
 use crate::accept::{self, Refusal};
 use crate::apply;
+use crate::checks::CheckState;
 use crate::context::Context;
 use crate::job::Job;
-use crate::checks::CheckState;
 use crate::names::generation_name;
 
 /// What a pass stands on.
@@ -84,7 +84,11 @@ pub async fn find(context: &Context, job: &Job, memory: &Memory, now: Timestamp)
             Ok(Footing::standing(accepted))
         }
         CheckState::Refused(refusal) => Ok(refused(job, last_good, refusal)),
-        CheckState::Running => Ok(Footing::beside(last_good, Acceptance::Checking { generation: job.generation })),
+        CheckState::Running => Ok(match refused_before(job) {
+            // A new process checks anew what an earlier one refused; until it knows better, that verdict holds.
+            Some(refusal) => refused(job, last_good, refusal),
+            None => Footing::beside(last_good, Acceptance::Checking { generation: job.generation }),
+        }),
         CheckState::Unavailable { retry_at, .. } => {
             let footing = Footing::beside(last_good, Acceptance::Checking { generation: job.generation });
             Ok(Footing { retry_at: Some(retry_at), ..footing })
@@ -95,6 +99,16 @@ pub async fn find(context: &Context, job: &Job, memory: &Memory, now: Timestamp)
 fn refused(job: &Job, last_good: Option<Accepted>, refusal: Refusal) -> Footing {
     let Refusal { reason, message } = refusal;
     Footing::beside(last_good, Acceptance::Rejected { generation: job.generation, reason, message })
+}
+
+/// The refusal of this very generation that the status shows.
+fn refused_before(job: &Job) -> Option<Refusal> {
+    let conditions = job.status()["conditions"].as_array()?;
+    let accepted = conditions.iter().find(|condition| condition["type"] == "Accepted" && condition["status"] == "False")?;
+    let text = |field: &str| accepted[field].as_str().map(str::to_owned);
+    let is_current = accepted["observedGeneration"].as_i64() == Some(job.generation);
+    is_current.then_some(())?;
+    Some(Refusal { reason: text("reason")?, message: text("message")? })
 }
 
 /// The generation that was in force before the newest.

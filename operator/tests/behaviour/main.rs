@@ -5,6 +5,13 @@
 //! that operators make (M1 to M15 of the list in `docs/incidents.md`).
 #![allow(clippy::unwrap_used)]
 
+mod backoff;
+mod churn;
+mod edits;
+mod exits;
 mod kills;
 mod lifecycle;
+mod readiness;
+mod telling;
+mod timers;
 mod world;

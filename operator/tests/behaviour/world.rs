@@ -31,6 +31,8 @@ use weir_testkit::scratch;
 pub const PATIENCE: Duration = Duration::from_secs(90);
 /// The image that the kubelet knows.
 pub const IMAGE: &str = "weir:test";
+/// Another one that it knows.
+pub const NEXT_IMAGE: &str = "weir:next";
 
 /// The system's clock, moved by a test.
 #[derive(Clone)]
@@ -109,10 +111,10 @@ impl World {
         let client = plane.client(User::Admin).await.unwrap();
         let namespace = plane.new_namespace(prefix).await.unwrap();
         let stores = scratch::folder("stores").unwrap();
-        let engine = Program::image(IMAGE, standin::binary()).env(STORE_VARIABLE, stores.path().display().to_string());
+        let engine = |image| Program::image(image, standin::binary()).env(STORE_VARIABLE, stores.path().display().to_string());
         let nodes = [format!("{FIRST_NODE}-{namespace}"), format!("node-2-{namespace}")];
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-        let kubelet = Kubelet::start(client.clone(), Options::new([engine]).namespace(&namespace).nodes(&nodes)).await.unwrap();
+        let kubelet = Kubelet::start(client.clone(), Options::new([engine(IMAGE), engine(NEXT_IMAGE)]).namespace(&namespace).nodes(&nodes)).await.unwrap();
         let recorder = Recorder::start(client.clone(), &namespace).await.unwrap();
         World { plane, client, namespace, kubelet, recorder, clock: TestClock::new(), stores }
     }

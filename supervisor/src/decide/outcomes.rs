@@ -12,11 +12,13 @@ use crate::decide::tasks::stall;
 use crate::exit::{self, ExitClass, Verdict, classify, own_report};
 use crate::memory::{ExitSummary, RunCause, StallEnd, TaskMemory, TaskState, TaskStop, TaskStopGoal};
 use crate::observed::{Exit, ExitCause};
-use crate::text::{LOG_TAIL_BYTES, MESSAGE_BYTES, cut, cut_front};
+use crate::text::{LOG_TAIL_BYTES, MESSAGE_BYTES, QUERY_NAME_BYTES, cut, cut_front};
 use crate::time::{after, elapsed};
 
 /// Forgiven schema changes remembered per task.
-const REMEMBERED_VERSIONS: usize = 64;
+const REMEMBERED_VERSIONS: usize = 4;
+/// The longest version that is remembered as it is.
+const VERSION_BYTES: usize = 24;
 
 /// The instance of the task's epoch is proven over.
 pub(super) fn ended(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, exit: &Exit, epoch: u64) {
@@ -37,7 +39,7 @@ pub(super) fn ended(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, exit
     match verdict {
         Verdict::Completed => task.wait_in(TaskState::Succeeded),
         Verdict::Failed(class) => failed_with(pass, name, task, class),
-        Verdict::SchemaChanged { version } => schema_changed(pass, name, task, version),
+        Verdict::SchemaChanged { version } => schema_changed(pass, name, task, &version),
         Verdict::Fenced => fenced(pass, name, task),
         Verdict::Adopted => {
             task.wait_in(TaskState::Failed);
@@ -134,7 +136,8 @@ fn failed(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, cause: RunCaus
     pass.warning("TaskRetrying", format!("task {name} failed and will be retried: {reason}"));
 }
 
-fn schema_changed(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, version: String) {
+fn schema_changed(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, version: &str) {
+    let version = mark(version);
     let known = pass.memory.schema_changes.entry(name.to_owned()).or_default();
     if !known.insert(version.clone()) {
         return failed(pass, name, task, RunCause::Application);
@@ -146,6 +149,15 @@ fn schema_changed(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, versio
     pass.memory.restarts.schema_change += 1;
     task.wait_in(TaskState::Pending);
     pass.normal("SchemaChanged", format!("task {name} starts again with the new schema of its source"));
+}
+
+/// A version, or where it is long its beginning and a hash (FNV-1a): memory is scarce and only equality counts.
+fn mark(version: &str) -> String {
+    if version.len() <= VERSION_BYTES {
+        return version.to_owned();
+    }
+    let hash = version.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{}~{hash:016x}", &version[..version.floor_char_boundary(VERSION_BYTES - 17)])
 }
 
 fn fenced(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory) {
@@ -197,7 +209,7 @@ fn summarise(exit: &Exit, epoch: u64, verdict: &Verdict) -> ExitSummary {
     ExitSummary {
         class,
         cause,
-        query: report.and_then(|report| report.query.clone()),
+        query: report.and_then(|report| report.query.as_deref()).map(|query| cut(query, QUERY_NAME_BYTES)),
         reason: exit::reason(exit, epoch),
         exit_code: exit.code,
         message: report.map_or_else(String::new, |report| cut(&report.message, MESSAGE_BYTES)),

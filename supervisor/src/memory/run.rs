@@ -88,40 +88,40 @@ pub struct TaskMemory {
     /// Counted failures; back to zero after `stableAfter` ready.
     pub failures: u32,
     /// The epoch of its newest attempt; none before the first.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
     /// Whether an instance of that epoch was seen; until then the order to start is repeated.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub seen: bool,
     /// Where that instance was last seen (its node); kept while the task is live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// Since when the start deadline runs.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_clock: Option<Timestamp>,
     /// Whether the start deadline is suspended because no node fits.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unschedulable: bool,
     /// Since when it is ready without a break.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_since: Option<Timestamp>,
     /// When a waiting task starts; jitter included.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_retry: Option<Timestamp>,
     /// Whether it waits because it failed, rather than for a disruption.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits_after_failure: bool,
     /// The newest order to take over settings that disrupt nothing.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_order: Option<ConfigOrder>,
     /// The order to stop it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<TaskStop>,
     /// Disruptions of late.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Disruptions::are_none")]
     pub disruptions: Disruptions,
     /// How its last attempt ended.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<ExitSummary>,
 }
 
@@ -191,6 +191,12 @@ pub struct Disruptions {
     pub count: u32,
     /// The newest.
     pub last_at: Option<Timestamp>,
+}
+
+impl Disruptions {
+    fn are_none(&self) -> bool {
+        *self == Disruptions::default()
+    }
 }
 
 /// How an attempt ended.

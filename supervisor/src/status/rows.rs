@@ -43,6 +43,8 @@ fn row(name: &str, task: &TaskMemory, observed: &Observed, health: &HealthMemory
         attempt: i64::from(task.attempt),
         epoch: task.epoch.map(number),
         pod: instance.map(|instance| instance.name.clone()).filter(|name| !name.is_empty()),
+        generation: task.epoch.map(|_| task.generation),
+        config_generation: live.filter(|live| live.phase == Phase::Ready).map(|live| live.config_generation),
         next_retry_time: task.next_retry.map(time),
         last_exit: task.last_exit.as_ref().map(exit),
         queries: live.map_or_else(Vec::new, |live| live.queries.iter().map(|facts| query(facts, measured(health, name, facts))).collect()),

@@ -202,8 +202,8 @@ impl Worker {
                 return Err(reason);
             }
         }
-        if is_deleted && self.stop.is_none() && !self.all_ended() {
-            self.begin_stop(grace(&pod));
+        if is_deleted && !self.all_ended() {
+            self.follow_deletion(grace(&pod));
         }
         self.advance_stop();
         self.report().await?;
@@ -375,6 +375,17 @@ impl Worker {
             variables.extend(value.map(|value| (variable.name.clone(), value)));
         }
         Ok(variables)
+    }
+
+    /// Stops as the deletion says; one that comes with less grace than the one before shortens what is left.
+    fn follow_deletion(&mut self, grace: Duration) {
+        match &mut self.stop {
+            None => self.begin_stop(grace),
+            Some(stop) if grace < stop.kill_at.saturating_duration_since(stop.term_at) => {
+                stop.kill_at = stop.kill_at.min(Instant::now() + grace);
+            }
+            Some(_) => {}
+        }
     }
 
     fn begin_stop(&mut self, grace: Duration) {
