@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
+use tracing::Instrument;
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::time::{Timestamp, after};
 
@@ -20,6 +21,7 @@ use crate::check::{Checker, Verdict};
 use crate::clock::Clock;
 use crate::job::Job;
 use crate::names::JobId;
+use crate::telemetry;
 
 /// When a check that could not be run is tried again.
 const RETRY: Duration = Duration::from_secs(30);
@@ -78,18 +80,19 @@ impl Checks {
     fn begin(&self, job: &Job, spec: &StreamingJobSpec) {
         let document = build::job_document(&job.id.name, &job.id.namespace, spec, &BTreeMap::new());
         let (id, generation) = (job.id.clone(), job.generation);
+        let span = telemetry::job_span(&id.namespace, &id.name);
         let (checker, clock, known, done) = (Arc::clone(&self.checker), Arc::clone(&self.clock), Arc::clone(&self.known), self.done.clone());
-        tokio::spawn(async move {
+        let checked = async move {
             let state = match checker.check(&document).await {
                 Verdict::Accepted { warnings } => {
                     for warning in warnings {
-                        tracing::info!(job = id.name, namespace = id.namespace, generation, warning, "the manifest has a warning");
+                        tracing::info!(generation, warning, "the manifest has a warning");
                     }
                     CheckState::Passed
                 }
                 Verdict::Rejected { reason, message } => CheckState::Refused(Refusal { reason: reason.to_owned(), message }),
                 Verdict::Unavailable { message } => {
-                    tracing::warn!(job = id.name, namespace = id.namespace, generation, message, "the manifest could not be checked");
+                    tracing::warn!(generation, message, "the manifest could not be checked");
                     CheckState::Unavailable { message, retry_at: after(clock.now(), RETRY) }
                 }
             };
@@ -101,6 +104,7 @@ impl Checks {
             drop(known);
             // Nobody listens once the controller has ended.
             let _ = done.send(id);
-        });
+        };
+        tokio::spawn(checked.instrument(span));
     }
 }

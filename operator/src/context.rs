@@ -135,10 +135,10 @@ impl Context {
         }
     }
 
-    /// A watch said something.
-    pub fn heard(&self, kind: WatchKind) {
+    /// A watch said something; `scope` is its namespace, empty for all.
+    pub fn heard(&self, kind: WatchKind, scope: &str) {
         self.metrics.operator.watch_heard(kind, self.clock.now().timestamp_millis() as f64 / 1000.0);
-        self.health.heard(kind, Instant::now());
+        self.health.heard(kind, scope, Instant::now());
     }
 
     /// The job is gone.

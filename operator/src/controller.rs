@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
 use kube::api::Api;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, Resource};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::{BroadcastStream, WatchStream};
@@ -27,6 +27,7 @@ use crate::metrics::{ReconcileResult, WatchKind};
 use crate::names::{JobId, LABEL_MANAGED_BY, MANAGED_BY};
 use crate::rbac::Scope;
 use crate::reconcile::{Next, PassError, reconcile};
+use crate::telemetry;
 
 /// How long a watch lasts before it is begun anew, seconds; a silent one ends with it.
 const WATCH_SECONDS: u32 = 240;
@@ -34,6 +35,10 @@ const WATCH_SECONDS: u32 = 240;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after failed passes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+mod heard;
+
+use heard::heard_of;
 
 type JobMeta = PartialObjectMeta<StreamingJob>;
 type PodMeta = PartialObjectMeta<Pod>;
@@ -75,25 +80,18 @@ pub async fn run(context: Arc<Context>, wakers: Wakers, stop: impl Future<Output
 }
 
 async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<String>) {
-    let client = context.cluster.client();
-    let jobs = api::<JobMeta>(&client, namespace.as_deref());
-    let pods = api::<PodMeta>(&client, namespace.as_deref());
+    let jobs = api::<JobMeta>(&context, WatchKind::StreamingJob, namespace.as_deref());
+    let pods = api::<PodMeta>(&context, WatchKind::Pod, namespace.as_deref());
     let everything = watcher::Config::default().timeout(WATCH_SECONDS).any_semantic();
     let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
     let (reader, writer) = reflector::store::<JobMeta>();
-    let jobs = watched(&context, WatchKind::StreamingJob, watcher(jobs, everything)).reflect(writer).touched_objects();
-    let pods = watched(&context, WatchKind::Pod, watcher(pods, ours)).touched_objects();
+    let scope = namespace.as_deref().unwrap_or_default();
+    let jobs = watched(&context, WatchKind::StreamingJob, scope, watcher(jobs, everything)).reflect(writer).touched_objects();
+    let pods = watched(&context, WatchKind::Pod, scope, watcher(pods, ours)).touched_objects();
     let checked = BroadcastStream::new(wakers.checked.subscribe())
         .filter_map(|id| async move { id.ok() })
         .map(|id: JobId| ObjectRef::<JobMeta>::new(&id.name).within(&id.namespace));
     let jumps = WatchStream::from_changes(wakers.jumps.clone()).map(drop);
-    let health = Arc::clone(&context);
-    let ready = reader.clone();
-    tokio::spawn(async move {
-        if ready.wait_until_ready().await.is_ok() {
-            health.health.synced(WatchKind::StreamingJob, Instant::now());
-        }
-    });
     Controller::for_stream(jobs, reader)
         .with_config(Config::default().concurrency(context.settings.concurrency))
         .owns_stream(pods)
@@ -104,14 +102,17 @@ async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<Strin
         .await;
 }
 
-fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+/// The API of a watch; its answers are heard of.
+fn api<K>(context: &Arc<Context>, kind: WatchKind, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<Scope = kube::core::NamespaceResourceScope>,
     K::DynamicType: Default,
 {
+    let (hearing, scope) = (Arc::clone(context), namespace.unwrap_or_default().to_owned());
+    let client = heard_of(context.cluster.client(), move || hearing.heard(kind, &scope));
     match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
     }
 }
 
@@ -119,15 +120,19 @@ where
 fn watched<K, S>(
     context: &Arc<Context>,
     kind: WatchKind,
+    scope: &str,
     events: S,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send + use<K, S>
 where
     S: Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send,
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let (seen, failed) = (Arc::clone(context), Arc::clone(context));
+    let (seen, failed, scope) = (Arc::clone(context), Arc::clone(context), scope.to_owned());
     events
-        .inspect_ok(move |_| seen.heard(kind))
+        .inspect_ok(move |event| match event {
+            watcher::Event::InitDone => seen.health.synced(kind, &scope, Instant::now()),
+            _ => seen.heard(kind, &scope),
+        })
         .inspect_err(move |error| {
             tracing::warn!(kind = kind.as_str(), %error, "the watch failed and is begun again");
             failed.metrics.operator.watch_failed(kind);
@@ -174,7 +179,7 @@ fn retry(job: Arc<JobMeta>, error: &ReconcileError, context: Arc<Context>) -> Ac
         return Action::requeue(Duration::from_millis(20));
     }
     let failures = context.count_failure(&namespace, &name);
-    tracing::warn!(job = name, namespace, failures, %error, "the pass failed and is tried again");
+    telemetry::job_span(&namespace, &name).in_scope(|| tracing::warn!(failures, %error, "the pass failed and is tried again"));
     Action::requeue(pause(failures, rand::random::<f64>()))
 }
 

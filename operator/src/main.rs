@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use weir_operator::authority::Authority;
 use weir_operator::clock::{Clock, SystemClock};
+use weir_operator::events::EventSink;
 use weir_operator::http::{self, Health};
 use weir_operator::install::{self, InstallOptions};
 use weir_operator::lease::{Durations, Identity, KubeLease, LeaseHolder};
@@ -166,7 +167,10 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
     let health = Arc::new(Health::default());
     let (listener, address) = http::listen(arguments.metrics_address).await?;
     tracing::info!(%address, "metrics and health");
-    tokio::spawn(http::serve(listener, metrics.clone(), Arc::clone(&health), Arc::new(|_| ())));
+    let events = EventSink::start(client.clone(), &arguments.instance);
+    let told = events.clone();
+    let totals: http::BeforeScrape = Arc::new(move |metrics| metrics.operator.events(told.dropped(), told.failed()));
+    tokio::spawn(http::serve(listener, metrics.clone(), Arc::clone(&health), totals));
     schema::report(&client, &metrics).await;
     let key = key::read_or_create(client.clone(), &arguments.namespace, rand::random()).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -190,7 +194,7 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
     };
     let services =
         Services { client, settings, clock, jumps, key, authority, instance: arguments.instance, metrics, health };
-    operator::run(services, stopped).await?;
+    operator::run_telling(services, events, stopped).await?;
     done.send_replace(true);
     if let Some(holder) = election {
         let _ = holder.await;

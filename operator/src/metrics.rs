@@ -38,6 +38,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// This process looks after no job any more, and watches none.
+    pub fn forget_jobs(&self) {
+        self.board.clear();
+        self.operator.forget_jobs();
+    }
+
     /// The text in pieces of bounded size.
     pub fn pieces(&self) -> impl Iterator<Item = String> + Send + 'static {
         std::iter::once(self.operator.text()).chain(families::pieces(self.board.snapshot()))

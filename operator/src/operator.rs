@@ -22,6 +22,7 @@ use crate::http::Health;
 use crate::lease::{Leadership, while_leading};
 use crate::metrics::{Metrics, WatchKind};
 use crate::poll::Poller;
+use crate::rbac::Scope;
 use crate::settings::Settings;
 use crate::token::OperatorKey;
 
@@ -53,8 +54,13 @@ pub struct Services {
 
 /// Looks after the jobs of the scope, whenever this process may, until `stop` resolves.
 pub async fn run(services: Services, stop: watch::Receiver<bool>) -> Result<(), reqwest::Error> {
-    let poller = Poller::new()?;
     let events = EventSink::start(services.client.clone(), &services.instance);
+    run_telling(services, events, stop).await
+}
+
+/// The same with a sink of the caller's, who shows its totals.
+pub async fn run_telling(services: Services, events: EventSink, stop: watch::Receiver<bool>) -> Result<(), reqwest::Error> {
+    let poller = Poller::new()?;
     match services.authority.clone() {
         Authority::Alone => lead(&services, poller, events, stop).await,
         Authority::Elected(leadership) => {
@@ -69,8 +75,14 @@ pub async fn run(services: Services, stop: watch::Receiver<bool>) -> Result<(), 
 async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: watch::Receiver<bool>) {
     let (checked, _) = broadcast::channel(CHECKED_AHEAD);
     let checker = Checker::new(services.settings.checker.clone(), Limits::default());
-    services.health.expect(&[WatchKind::StreamingJob, WatchKind::Pod]);
-    services.metrics.board.clear();
+    let scopes: Vec<&str> = match &services.settings.scope {
+        Scope::Cluster => vec![""],
+        Scope::Namespaces(names) => names.iter().map(String::as_str).collect(),
+    };
+    services.health.expect(&[WatchKind::StreamingJob, WatchKind::Pod], scopes);
+    services.metrics.forget_jobs();
+    // Also where this future is dropped because the leadership is lost.
+    let _forgotten = ForgetJobs(services.metrics.clone());
     let context = Arc::new(Context::new(Parts {
         cluster: Cluster::new(services.client.clone(), services.settings.call_timeout, services.authority.clone()),
         poller,
@@ -88,6 +100,15 @@ async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: 
         let _ = stop.wait_for(|stop| *stop).await;
     };
     controller::run(context, wakers, stopped).await;
+}
+
+/// Takes all jobs out of the metrics at the end of a leadership: they are the next leader's to show.
+struct ForgetJobs(Metrics);
+
+impl Drop for ForgetJobs {
+    fn drop(&mut self) {
+        self.0.forget_jobs();
+    }
 }
 
 /// The leadership of a process that has no rival. A hundred years will do.

@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
+use tracing::{Instrument, Span};
 use weir_supervisor::generation::with_references;
 use weir_supervisor::time::{Timestamp, elapsed};
-use weir_supervisor::{Desired, Event, EventKind, Memory, Plan, decide};
+use weir_supervisor::{Action, Desired, Event, EventKind, Memory, Plan, decide};
 
 use crate::apply::{Applier, ApplyError, Subject};
 use crate::fencing;
@@ -20,6 +21,7 @@ use crate::local::Local;
 use crate::look::{Look, Observer};
 use crate::metrics::StatusWrite;
 use crate::status::{self, Change};
+use crate::telemetry;
 
 mod footing;
 mod leave;
@@ -36,6 +38,9 @@ pub enum PassError {
     /// A call failed; tried again with a growing pause.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The served CRD has no place for the memory.
+    #[error("the API server drops status.memory; apply the output of `weir-operator crd`")]
+    MemoryDropped,
     /// An order could not be carried out.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -46,7 +51,7 @@ impl PassError {
     pub fn is_conflict(&self) -> bool {
         match self {
             PassError::Call(error) | PassError::Apply(ApplyError::Call(error)) => error.is_conflict(),
-            PassError::Apply(ApplyError::Build(_) | ApplyError::Taken(_)) => false,
+            PassError::Apply(ApplyError::Build(_) | ApplyError::Taken(_)) | PassError::MemoryDropped => false,
         }
     }
 }
@@ -73,7 +78,12 @@ pub async fn reconcile(context: &Context, namespace: &str, name: &str) -> Result
     Ok(Next::Within(Duration::from_secs(1)))
 }
 
+/// One pass, whose log lines carry the job, and the run once it is known.
 async fn pass(context: &Context, namespace: &str, name: &str) -> Result<Next, PassError> {
+    look_at(context, namespace, name).instrument(telemetry::job_span(namespace, name)).await
+}
+
+async fn look_at(context: &Context, namespace: &str, name: &str) -> Result<Next, PassError> {
     let cluster = &context.cluster;
     let Some(object) = cluster.job(namespace, name).await? else {
         context.forget(namespace, name);
@@ -93,8 +103,8 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     let now = context.clock.now();
     let (memory, damage) = remembered(job, local);
     let Some(memory) = memory else {
-        tracing::error!(job = job.id.name, namespace = job.id.namespace, "{}", damage.unwrap_or_default());
-        return Ok(Next::Within(context.settings.resync_interval));
+        tracing::error!("{}", damage.unwrap_or_default());
+        return Ok(Next::Within(context.settings.resync(rand::random())));
     };
     let mut footing = footing::find(context, job, &memory, now).await?;
     references::digest(context, job, &memory, &mut footing, local, now).await?;
@@ -111,6 +121,9 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         plan.events.push(Event { kind: EventKind::Warning, reason: "StatusUnreadable", note });
     }
     local.health.clone_from(&plan.memory.health);
+    if let Some(run) = &plan.memory.run {
+        telemetry::record_run(&Span::current(), run.number, plan.memory.epoch);
+    }
     write(context, job, &desired, &look, &plan, local, now).await?;
     let subject = Subject { job, accepted: &footing.accepted_or_empty(), memory: &plan.memory, pods: &look.pods };
     let applied = apply(context, &subject, &plan, local, now).await;
@@ -133,11 +146,11 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
 
 /// What comes before anything else: whose job it is, and our finalizer in a write of its own.
 async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option<Next>, PassError> {
-    let resync = Next::Within(context.settings.resync_interval);
+    let resync = Next::Within(context.settings.resync(rand::random()));
     if let Some(other) = job.installation().filter(|other| *other != context.settings.installation) {
         if !std::mem::replace(&mut local.conflict_reported, true) {
             context.scope_conflict(&job.id);
-            tracing::warn!(job = job.id.name, namespace = job.id.namespace, other, "the job belongs to another installation");
+            tracing::warn!(other, "the job belongs to another installation");
             let note = format!(
                 "the operator {} leaves this job alone: the annotation {} says that {other} looks after it",
                 context.settings.installation,
@@ -236,7 +249,14 @@ async fn write(
     }
     let mut object = job.object.clone();
     object.data["status"] = composed;
-    context.cluster.write_status(&object).await?;
+    let stored = context.cluster.write_status(&object).await?;
+    if stored.data["status"]["memory"]["epoch"] != object.data["status"]["memory"]["epoch"] {
+        let note = "the API server drops status.memory, so nothing may be ordered: the served CRD is older than this operator; apply the \
+                    output of `weir-operator crd`";
+        let event = Event { kind: EventKind::Warning, reason: "StatusUnreadable", note: note.to_owned() };
+        context.events.publish(&job.id, resource_version(job), &event);
+        return Err(PassError::MemoryDropped);
+    }
     let kind = match change {
         Change::Progress => StatusWrite::Progress,
         Change::Fact | Change::None if plan.actions.is_empty() => StatusWrite::Condition,
@@ -258,8 +278,10 @@ async fn apply(context: &Context, subject: &Subject<'_>, plan: &Plan, local: &mu
         now,
     };
     for action in &plan.actions {
-        tracing::info!(job = subject.job.id.name, namespace = subject.job.id.namespace, ?action, "order");
-        if let Some(adopted) = applier.apply(action, subject, local).await? {
+        let (task, epoch) = target(action);
+        let span = telemetry::task_span(task, epoch);
+        span.in_scope(|| tracing::info!(?action, "order"));
+        if let Some(adopted) = applier.apply(action, subject, local).instrument(span).await? {
             let note = format!("the pod of task {} with epoch {} was there already and is taken over", adopted.task, adopted.epoch);
             context.events.publish(&subject.job.id, resource_version(subject.job), &Event { kind: EventKind::Normal, reason: "RunAdopted", note });
         }
@@ -267,12 +289,23 @@ async fn apply(context: &Context, subject: &Subject<'_>, plan: &Plan, local: &mu
     Ok(plan.actions.len())
 }
 
+/// The instance that an order is about.
+fn target(action: &Action) -> (&str, u64) {
+    let (Action::StartTask { task, epoch, .. }
+    | Action::StopTask { task, epoch, .. }
+    | Action::KillTask { task, epoch }
+    | Action::ForceRemoveTask { task, epoch }
+    | Action::ClearTask { task, epoch }
+    | Action::ApplyLiveConfig { task, epoch, .. }) = action;
+    (task, *epoch)
+}
+
 fn next(context: &Context, plan: &Plan, look: &Look, footing: &Footing, local: &Local, now: Timestamp, acted: usize) -> Next {
     if acted > 0 {
         return Next::Again;
     }
     let settings = &context.settings;
-    let mut within = settings.resync_interval;
+    let mut within = settings.resync(rand::random());
     if let Some(at) = plan.wake_at {
         within = within.min(elapsed(now, at));
     }

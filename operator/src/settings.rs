@@ -49,4 +49,22 @@ impl Settings {
             call_timeout: Duration::from_secs(30),
         }
     }
+
+    /// The wait before a look at a job that nothing happens to, by a draw from 0 to 1: up to a fifth shorter than the
+    /// interval, so that jobs which were looked at together do not stay together.
+    pub fn resync(&self, draw: f64) -> Duration {
+        self.resync_interval.mul_f64(1.0 - 0.2 * draw.clamp(0.0, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_at_idle_jobs_spread() {
+        let settings = Settings::new("weir-system/weir-operator", Scope::Cluster, "weir:test");
+        assert_eq!(settings.resync(0.0), Duration::from_secs(600));
+        assert_eq!(settings.resync(1.0), Duration::from_secs(480));
+    }
 }

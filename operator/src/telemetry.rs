@@ -9,8 +9,6 @@ use std::io::IsTerminal;
 use tracing::Span;
 use tracing_subscriber::EnvFilter;
 
-use crate::names::JobId;
-
 /// Environment variable of the filter.
 pub const FILTER_VARIABLE: &str = "WEIR_LOG";
 /// Weir's own information, and warnings of libraries.
@@ -58,8 +56,8 @@ fn parsed(filter: Option<&str>) -> Result<EnvFilter, TelemetryError> {
 }
 
 /// The span of one pass over a job. Run and epoch are recorded once they are known, by [`record_run`].
-pub fn job_span(job: &JobId) -> Span {
-    tracing::info_span!("job", namespace = %job.namespace, job = %job.name, run = tracing::field::Empty, epoch = tracing::field::Empty)
+pub fn job_span(namespace: &str, job: &str) -> Span {
+    tracing::info_span!("job", namespace, job, run = tracing::field::Empty, epoch = tracing::field::Empty)
 }
 
 /// Adds the run and its newest epoch to a job's span.
@@ -113,8 +111,7 @@ mod tests {
         let builder = tracing_subscriber::fmt().with_env_filter(parsed(None).unwrap()).with_writer(captured.clone());
         let subscriber = builder.json().flatten_event(true).with_current_span(false).finish();
         tracing::subscriber::with_default(subscriber, || {
-            let id = JobId { namespace: "lake".to_owned(), name: "orders".to_owned(), uid: "u-1".to_owned() };
-            let job = job_span(&id);
+            let job = job_span("lake", "orders");
             record_run(&job, 3, 41);
             job.in_scope(|| task_span("bronze", 42).in_scope(|| tracing::info!("pod created")));
         });

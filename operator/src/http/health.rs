@@ -1,6 +1,7 @@
 //! Whether this process does its part.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -23,7 +24,8 @@ pub struct Health {
 #[derive(Default)]
 struct State {
     leadership: Option<Leadership>,
-    watches: BTreeMap<WatchKind, Watch>,
+    /// By kind and namespace; an empty one stands for all namespaces.
+    watches: BTreeMap<(WatchKind, Arc<str>), Watch>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -38,19 +40,22 @@ impl Health {
         self.state.write().leadership = Some(leadership.clone());
     }
 
-    /// The watches that a leader must have, none of them synced yet. To be told at the begin of each leadership.
-    pub fn expect(&self, kinds: &[WatchKind]) {
-        self.state.write().watches = kinds.iter().map(|kind| (*kind, Watch::default())).collect();
+    /// The watches that a leader must have, one of each kind in each scope, none of them synced yet. To be told at the
+    /// begin of each leadership.
+    pub fn expect<'a>(&self, kinds: &[WatchKind], scopes: impl IntoIterator<Item = &'a str>) {
+        let scopes: Vec<Arc<str>> = scopes.into_iter().map(Arc::from).collect();
+        let watches = kinds.iter().flat_map(|kind| scopes.iter().map(move |scope| ((*kind, Arc::clone(scope)), Watch::default())));
+        self.state.write().watches = watches.collect();
     }
 
     /// The cache of this kind is complete.
-    pub fn synced(&self, kind: WatchKind, now: Instant) {
-        self.state.write().watches.insert(kind, Watch { synced: true, heard: Some(now) });
+    pub fn synced(&self, kind: WatchKind, scope: &str, now: Instant) {
+        self.state.write().watches.insert((kind, Arc::from(scope)), Watch { synced: true, heard: Some(now) });
     }
 
     /// The watch of this kind was heard of.
-    pub fn heard(&self, kind: WatchKind, now: Instant) {
-        self.state.write().watches.entry(kind).or_default().heard = Some(now);
+    pub fn heard(&self, kind: WatchKind, scope: &str, now: Instant) {
+        self.state.write().watches.entry((kind, Arc::from(scope))).or_default().heard = Some(now);
     }
 
     /// Ready, or why not.
@@ -73,12 +78,13 @@ fn follower(seen: Option<Instant>, now: Instant) -> Result<(), String> {
     }
 }
 
-fn leader(watches: &BTreeMap<WatchKind, Watch>, now: Instant) -> Result<(), String> {
+fn leader(watches: &BTreeMap<(WatchKind, Arc<str>), Watch>, now: Instant) -> Result<(), String> {
     if watches.is_empty() {
         return Err("the watches have not begun".to_owned());
     }
-    for (kind, watch) in watches {
-        let kind = kind.as_str();
+    for ((kind, scope), watch) in watches {
+        let place = if scope.is_empty() { String::new() } else { format!(" in namespace {scope}") };
+        let kind = format!("{}{place}", kind.as_str());
         match watch.heard.map(|heard| now.saturating_duration_since(heard)) {
             _ if !watch.synced => return Err(format!("the cache of {kind} is not complete yet")),
             Some(age) if age > WATCH_STALE_AFTER => return Err(format!("the watch of {kind} was last heard of {} s ago", age.as_secs())),

@@ -59,14 +59,14 @@ fn a_leader_is_ready_with_full_caches_and_watches_that_speak() {
     let start = Instant::now();
     health.leadership(&Leadership::Leading { until: start + HOUR });
     assert_eq!(health.ready(start).unwrap_err(), "the watches have not begun");
-    health.expect(&[WatchKind::StreamingJob, WatchKind::Pod]);
-    health.synced(WatchKind::StreamingJob, start);
-    health.heard(WatchKind::Pod, start);
-    assert_eq!(health.ready(start).unwrap_err(), "the cache of Pod is not complete yet");
-    health.synced(WatchKind::Pod, start);
+    health.expect(&[WatchKind::StreamingJob, WatchKind::Pod], ["lake"]);
+    health.synced(WatchKind::StreamingJob, "lake", start);
+    health.heard(WatchKind::Pod, "lake", start);
+    assert_eq!(health.ready(start).unwrap_err(), "the cache of Pod in namespace lake is not complete yet");
+    health.synced(WatchKind::Pod, "lake", start);
     assert!(health.ready(start + WATCH_STALE_AFTER).is_ok());
     let late = start + WATCH_STALE_AFTER + Duration::from_secs(1);
-    health.heard(WatchKind::StreamingJob, late);
-    assert_eq!(health.ready(late).unwrap_err(), "the watch of Pod was last heard of 301 s ago");
+    health.heard(WatchKind::StreamingJob, "lake", late);
+    assert_eq!(health.ready(late).unwrap_err(), "the watch of Pod in namespace lake was last heard of 301 s ago");
     assert!(health.ready(start + 2 * HOUR).is_err(), "the leadership has run out");
 }

@@ -206,6 +206,12 @@ impl OperatorMetrics {
         self.missing_fields.set(i64::try_from(fields).unwrap_or(i64::MAX));
     }
 
+    /// No watch is under way any more, and no job is known to be another installation's.
+    pub(super) fn forget_jobs(&self) {
+        self.watch_last_event.reset();
+        self.scope_conflicts.set(0);
+    }
+
     /// Takes over the totals of the event sink.
     pub fn events(&self, dropped: u64, failed: u64) {
         self.events_dropped.inc_by(dropped.saturating_sub(self.events_dropped.get()));

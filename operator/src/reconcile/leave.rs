@@ -32,7 +32,7 @@ pub fn entering(job: &Job, installation: &str) -> Value {
 
 /// Lets a job go whose run is over.
 pub async fn leave(context: &Context, job: &Job, look: &Look, finished: &Finished) -> Result<Next, PassError> {
-    tracing::info!(job = job.id.name, namespace = job.id.namespace, message = finished.message, "the job is let go");
+    tracing::info!(message = finished.message, "the job is let go");
     // Ended pods have nothing more to tell; live ones there are none.
     for pod in look.pods.values() {
         context.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
@@ -73,17 +73,17 @@ pub async fn prune(context: &Context, job: &Job, footing: &Footing, memory: &Mem
         let generation = label(&map.metadata, LABEL_GENERATION).and_then(|text| text.parse().ok());
         let is_ours = job.id.owns(&map.metadata);
         if is_ours && generation.is_some_and(|generation: i64| !needed.contains(&generation)) {
-            tolerate(context.cluster.delete_config_map(&map).await, job)?;
+            tolerate(context.cluster.delete_config_map(&map).await)?;
         }
     }
     Ok(())
 }
 
 /// A ConfigMap that stays is no reason to stop a pass.
-fn tolerate(result: Result<(), CallError>, job: &Job) -> Result<(), PassError> {
+fn tolerate(result: Result<(), CallError>) -> Result<(), PassError> {
     match result {
         Err(error) if error.is_forbidden() => {
-            tracing::warn!(job = job.id.name, namespace = job.id.namespace, %error, "an old generation could not be removed");
+            tracing::warn!(%error, "an old generation could not be removed");
             Ok(())
         }
         other => Ok(other?),

@@ -62,11 +62,11 @@ async fn read(context: &Context, job: &Job, task: &TaskSpec) -> Option<String> {
         let found = match (&reference.secret_ref, &reference.config_map_ref) {
             (Some(secret), _) => match context.cluster.secret(namespace, &secret.name).await {
                 Ok(found) => found.map(|secret| serde_json::to_vec(&secret.data)),
-                Err(error) => return unreadable(job, &secret.name, &error),
+                Err(error) => return unreadable(&secret.name, &error),
             },
             (None, Some(map)) => match context.cluster.config_map(namespace, &map.name).await {
                 Ok(found) => found.map(|map| serde_json::to_vec(&(map.data, map.binary_data))),
-                Err(error) => return unreadable(job, &map.name, &error),
+                Err(error) => return unreadable(&map.name, &error),
             },
             (None, None) => continue,
         };
@@ -76,7 +76,7 @@ async fn read(context: &Context, job: &Job, task: &TaskSpec) -> Option<String> {
     Some(token::fingerprint(&context.key, &content))
 }
 
-fn unreadable(job: &Job, name: &str, error: &crate::cluster::CallError) -> Option<String> {
-    tracing::warn!(job = job.id.name, namespace = job.id.namespace, name, %error, "a reference with onChange: Restart could not be read");
+fn unreadable(name: &str, error: &crate::cluster::CallError) -> Option<String> {
+    tracing::warn!(name, %error, "a reference with onChange: Restart could not be read");
     None
 }
