@@ -114,7 +114,9 @@ impl World {
         let engine = |image| Program::image(image, standin::binary()).env(STORE_VARIABLE, stores.path().display().to_string());
         let nodes = [format!("{FIRST_NODE}-{namespace}"), format!("node-2-{namespace}")];
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-        let kubelet = Kubelet::start(client.clone(), Options::new([engine(IMAGE), engine(NEXT_IMAGE)]).namespace(&namespace).nodes(&nodes)).await.unwrap();
+        let kubelet = Kubelet::start(client.clone(), Options::new([engine(IMAGE), engine(NEXT_IMAGE)]).namespace(&namespace).nodes(&nodes))
+            .await
+            .unwrap();
         let recorder = Recorder::start(client.clone(), &namespace).await.unwrap();
         World { plane, client, namespace, kubelet, recorder, clock: TestClock::new(), stores }
     }
