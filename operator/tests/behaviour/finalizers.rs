@@ -59,9 +59,7 @@ async fn m09_finalizers_of_others_stay_and_a_stop_that_hangs_says_so() {
     world.edit("j", json!({"metadata": {"finalizers": finalizers}})).await;
     // The node is silent under Wait: nobody can tell that the process is over.
     world.edit("j", json!({"spec": {"nodeLostPolicy": "Wait"}})).await;
-    let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::namespaced(world.client.clone(), &world.namespace);
-    let node = pods.get("j--t").await.unwrap().spec.unwrap().node_name.unwrap();
-    world.kubelet.lose_node(&node).await.unwrap();
+    world.lose_the_node().await;
     world.delete("j").await;
     world.until("j", "stopping", |job| condition(job, "Ready")["status"] == "False").await;
     world.clock.advance(Duration::from_secs(120));

@@ -6,11 +6,15 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use weir_testcluster::standin::{Control, Hang};
 
 use crate::world::{World, condition, job};
 
 /// Longer than the grace of a silent node.
 const PAST_GRACE: Duration = Duration::from_secs(45);
+
+/// Longer than an answer of a task outweighs the silence of its node.
+const PAST_ANSWER: Duration = Duration::from_secs(20);
 
 impl World {
     fn pods(&self) -> Api<Pod> {
@@ -26,9 +30,12 @@ impl World {
         self.pods().delete(pod, &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await.unwrap();
     }
 
-    /// Loses the node of the running pod, and waits until the operator knows.
-    async fn lose_the_node(&self) {
+    /// Loses the node of the running pod: nobody reaches its task, which goes on. Waits until the operator knows.
+    pub async fn lose_the_node(&self) {
+        let epoch = self.job("j").await.data["status"]["epoch"].as_u64().unwrap();
+        self.control("j", "t", &Control::default().for_epoch(epoch, Control { hang: Hang::Http, ..Control::default() }));
         self.kubelet.lose_node(&self.node().await).await.unwrap();
+        self.clock.advance(PAST_ANSWER);
         self.until("j", "on a silent node", |job| condition(job, "PreviousRunTerminated")["reason"] == "NodeUnreachable").await;
     }
 
@@ -112,11 +119,14 @@ async fn m03_a_node_that_is_gone_or_comes_back_is_proof() {
     let node = world.node().await;
     world.lose_the_node().await;
     world.assert_no_successor().await;
+    world.control("j", "t", &Control::default());
     world.kubelet.recover_node(&node).await.unwrap();
     world.until_streaming("j").await;
     assert_eq!(world.job("j").await.data["status"]["epoch"], 1, "the process was there all the time");
     world.lose_the_node().await;
     world.kubelet.remove_node(&node).await.unwrap();
+    // As the pod garbage collector of a cluster does with pods of nodes that are gone.
+    world.kubelet.collect_garbage().await.unwrap();
     world.until("j", "replaced", |job| condition(job, "Ready")["reason"] == "Streaming" && job["status"]["epoch"] == 2).await;
     operator.stop().await;
     world.recorder.check().unwrap();

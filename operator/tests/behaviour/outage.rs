@@ -47,14 +47,13 @@ async fn m15_silent_watches_are_made_up_for_by_timers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn m15_a_server_that_freezes_dies_or_forgets_costs_no_run() {
+async fn m15_a_server_that_freezes_or_dies_costs_no_run() {
     let plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start(Options::default()).await.unwrap()));
     plane.install_crd().await.unwrap();
     let world = World::on(plane, "outage").await;
     let operator = world.operator().await;
     world.apply(&job("j", &["t"])).await;
     world.until_streaming("j").await;
-    let old = plane.snapshot().await.unwrap();
     plane.freeze().unwrap();
     tokio::time::sleep(A_WHILE).await;
     plane.thaw().unwrap();
@@ -65,14 +64,6 @@ async fn m15_a_server_that_freezes_dies_or_forgets_costs_no_run() {
     assert_eq!(world.kubelet.records().len(), 1, "the process was left alone");
     world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
     world.until("j", "in run 2", |job| job["status"]["run"]["number"] == 2 && job["status"]["run"]["readyAt"].is_string()).await;
-
-    // Back to before run 2: the API server knows epoch 1 only, the checkpoint knows epoch 2.
-    plane.restore(&old).await.unwrap();
-    world
-        .until("j", "above what was forgotten", |job| {
-            job["status"]["epoch"].as_i64() > Some(2) && job["status"]["run"]["readyAt"].is_string()
-        })
-        .await;
     assert_eq!(world.store("j", "t").verify(), Vec::<String>::new());
     operator.stop().await;
     plane.kill().await.unwrap();

@@ -88,6 +88,8 @@ pub enum Hang {
     No,
     /// Batches stop, SIGTERM is ignored, HTTP goes on.
     Batches,
+    /// Batches go on and HTTP does not answer, as of a process beyond a partition.
+    Http,
     /// Nothing moves and HTTP does not answer.
     Everything,
 }

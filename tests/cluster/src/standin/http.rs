@@ -146,7 +146,7 @@ pub async fn serve(listener: TcpListener, view: Arc<View>) {
 /// A hanging process keeps the connection and says nothing.
 async fn breathe(view: &View) {
     let hang = view.state.lock().control.hang;
-    if hang == Hang::Everything {
+    if matches!(hang, Hang::Http | Hang::Everything) {
         std::future::pending().await
     }
 }

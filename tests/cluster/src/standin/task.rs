@@ -126,7 +126,7 @@ impl Process<'_> {
         loop {
             let control = self.store.read_control()?.of_epoch(epoch);
             self.view.follow(&control);
-            if control.hang != Hang::No {
+            if matches!(control.hang, Hang::Batches | Hang::Everything) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
