@@ -52,3 +52,18 @@ fn good_manifests_are_accepted() {
         }
     }
 }
+
+#[test]
+fn a_parameter_that_no_manifest_uses_is_refused_by_name() {
+    let text = "apiVersion: weir.dev/v1alpha1\nkind: StreamingJob\nmetadata: {name: p}\nspec:\n  trigger: {manual: {}}\n  \
+                parameters: {declared: x}\n  tasks:\n  - name: t\n    queries:\n    - name: q\n      sources: [{name: r, format: rate, \
+                options: {rowsPerSecond: '${rows}'}}]\n      sql: SELECT value AS v FROM r\n      sink: {format: noop}\n      \
+                trigger: {availableNow: {}}\n      checkpointLocation: /tmp/x\n";
+    let files = [ManifestFile { name: "job.yaml".to_owned(), text: text.to_owned() }];
+    let given = |names: &[&str]| load(&files, &names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect());
+    assert!(!given(&["rows", "declared"]).has_errors(), "{:?}", given(&["rows", "declared"]).problems);
+    let loaded = given(&["rows", "row"]);
+    let lines: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+    assert!(loaded.has_errors(), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("`row`") && line.contains("did you mean `rows`")), "{lines:?}");
+}

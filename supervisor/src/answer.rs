@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::observed::{Backlog, BatchFacts, QueryFacts};
-use crate::text::{MESSAGE_BYTES, cut};
+use crate::text::{MESSAGE_BYTES, NAME_BYTES, cut};
 
 /// Longest body that is read.
 pub const BODY_BYTES: usize = 1 << 20;
@@ -21,8 +21,6 @@ pub const BODY_BYTES: usize = 1 << 20;
 pub const QUERIES: usize = 64;
 /// Most batches that are kept of a query, the newest.
 const BATCHES: usize = 64;
-/// Longest name, id or stage.
-const NAME_BYTES: usize = 253;
 
 /// One answer of a task.
 #[derive(Debug, Clone, PartialEq)]

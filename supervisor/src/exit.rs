@@ -3,9 +3,11 @@
 //! The exit report is believed over the exit code, and the code over guesses.
 //! Only a report of `completed` ends a task as succeeded. A report of another
 //! epoch is stale and is not read. Nothing here counts or schedules: `classify`
-//! only names what happened.
+//! only names what happened. What comes from outside is cut to the sizes of
+//! status here, whichever shell has read it.
 
 use crate::observed::{Exit, ExitCause};
+use crate::text::{NAME_BYTES, QUERY_NAME_BYTES, cut};
 
 pub use weir_crds::exit::{CHECKPOINT_ADOPTED, ExitClass, ExitReport, SCHEMA_CHANGED};
 
@@ -44,10 +46,10 @@ pub fn classify(exit: &Exit, epoch: u64) -> Verdict {
         ExitClass::Retryable if report.reason == SCHEMA_CHANGED => {
             let query = report.query.as_deref().unwrap_or_default();
             let version = report.source_version.as_deref().unwrap_or_default();
-            Verdict::SchemaChanged { version: format!("{query}@{version}") }
+            Verdict::SchemaChanged { version: format!("{}@{}", cut(query, QUERY_NAME_BYTES), cut(version, NAME_BYTES)) }
         }
         ExitClass::Retryable => match &exit.cause {
-            ExitCause::Disruption { reason } => Verdict::Disrupted { reason: reason.clone() },
+            ExitCause::Disruption { reason } => Verdict::Disrupted { reason: cut(reason, NAME_BYTES) },
             ExitCause::Own | ExitCause::OutOfMemory => Verdict::Failed(ExitClass::Retryable),
         },
     }
@@ -61,11 +63,11 @@ pub fn own_report(exit: &Exit, epoch: u64) -> Option<&ExitReport> {
 /// The CamelCase word for an end, for `lastExit.reason`.
 pub fn reason(exit: &Exit, epoch: u64) -> String {
     if let Some(report) = own_report(exit, epoch).filter(|report| !report.reason.is_empty()) {
-        return report.reason.clone();
+        return cut(&report.reason, NAME_BYTES);
     }
     match (&exit.cause, exit.code) {
         (ExitCause::OutOfMemory, _) => "OOMKilled".to_owned(),
-        (ExitCause::Disruption { reason }, _) => reason.clone(),
+        (ExitCause::Disruption { reason }, _) => cut(reason, NAME_BYTES),
         (ExitCause::Own, Some(0)) => "NoExitReport".to_owned(),
         (ExitCause::Own, Some(20)) => "ConfigurationRejected".to_owned(),
         (ExitCause::Own, Some(21)) => "CheckpointIncompatible".to_owned(),
@@ -87,7 +89,7 @@ fn classify_code(exit: &Exit) -> Verdict {
         Some(21) => Verdict::Failed(ExitClass::Incompatible),
         Some(22) => Verdict::Fenced,
         Some(_) => match &exit.cause {
-            ExitCause::Disruption { reason } => Verdict::Disrupted { reason: reason.clone() },
+            ExitCause::Disruption { reason } => Verdict::Disrupted { reason: cut(reason, NAME_BYTES) },
             ExitCause::Own | ExitCause::OutOfMemory => Verdict::Failed(ExitClass::Retryable),
         },
     }
@@ -95,8 +97,39 @@ fn classify_code(exit: &Exit) -> Verdict {
 
 fn disrupted_or(exit: &Exit, otherwise: &str) -> Verdict {
     let reason = match &exit.cause {
-        ExitCause::Disruption { reason } => reason.clone(),
+        ExitCause::Disruption { reason } => cut(reason, NAME_BYTES),
         ExitCause::Own | ExitCause::OutOfMemory => otherwise.to_owned(),
     };
     Verdict::Disrupted { reason }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::time::Timestamp;
+
+    #[test]
+    fn words_of_a_report_are_cut() {
+        let long = "é".repeat(5_000);
+        let report = ExitReport {
+            class: ExitClass::Retryable,
+            query: Some(long.clone()),
+            reason: long.clone(),
+            message: String::new(),
+            epoch: 3,
+            batch: None,
+            highest_epoch_seen: None,
+            source_version: None,
+        };
+        let at = Timestamp::UNIX_EPOCH;
+        let exit = |report, cause| Exit { code: Some(10), report, cause, log_tail: String::new(), at };
+        assert!(reason(&exit(Some(report.clone()), ExitCause::Own), 3).len() <= NAME_BYTES);
+        let changed = ExitReport { reason: SCHEMA_CHANGED.into(), source_version: Some(long.clone()), ..report };
+        let Verdict::SchemaChanged { version } = classify(&exit(Some(changed), ExitCause::Own), 3) else { panic!("a schema change") };
+        assert!(version.len() <= 2 * NAME_BYTES + 1);
+        let drained = exit(None, ExitCause::Disruption { reason: long });
+        assert!(reason(&drained, 3).len() <= NAME_BYTES);
+        assert!(matches!(classify(&drained, 3), Verdict::Disrupted { reason } if reason.len() <= NAME_BYTES));
+    }
 }

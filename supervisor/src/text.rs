@@ -11,6 +11,8 @@ pub const MESSAGE_BYTES: usize = 1024;
 pub const QUERY_NAME_BYTES: usize = 63;
 /// Longest message in the history.
 pub const HISTORY_MESSAGE_BYTES: usize = 256;
+/// Longest name or word that an instance reports of itself.
+pub const NAME_BYTES: usize = 253;
 /// Longest log tail.
 pub const LOG_TAIL_BYTES: usize = 2048;
 

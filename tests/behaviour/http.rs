@@ -281,6 +281,10 @@ fn http_stop_ends_at_a_batch_boundary() {
     let place = Place::new("http-stop");
     let served = Served::start(&place, &rate("ticks"), &[], "127.0.0.1:0");
     served.until_batch("ticks", 1);
+    for (header, value) in [("origin", "https://evil.example"), ("host", "evil.example")] {
+        let (status, text) = served.send(served.client.post(served.url("/v1/stop")).header(header, value)).unwrap();
+        assert_eq!(status, 403, "{header}: {text}");
+    }
     assert_eq!(served.send(served.client.post(served.url("/v1/stop"))).unwrap().0, 202);
     let (code, report) = served.ended(&place);
     assert_eq!((code, &report["class"]), (Some(0), &json!("stopped")));

@@ -179,3 +179,24 @@ fn usage_errors_exit_with_2() {
     command.args(["run"]);
     assert_eq!(finish("weir run", command).code, Some(2));
 }
+
+#[test]
+fn refused_paths_that_are_files() {
+    for (name, file, sink) in [
+        ("refused-checkpoint-file", "checkpoint", "{format: noop}"),
+        ("refused-sink-file", "output", "{format: json, options: {path: output}}"),
+        ("refused-table-file", "output", "{format: delta, options: {path: output}}"),
+    ] {
+        let place = Place::new(name);
+        place.write("input/0.json", "{\"k\":\"a\",\"v\":1}\n");
+        place.write(file, "");
+        let manifest = manifest("", SELECT, sink, AVAILABLE, "Append");
+        let path = place.write("job.yaml", &manifest);
+        let mut command = weir();
+        let checked = command.current_dir(place.path()).arg("check").arg(path).output().unwrap();
+        let text = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert_eq!(checked.status.code(), Some(20), "{name}: {text}");
+        assert!(text.contains("is a file") && text.contains("1 error, "), "{name}: {text}");
+        place.run_once(&manifest, &[]).assert_code(20);
+    }
+}

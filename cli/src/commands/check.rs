@@ -12,7 +12,7 @@ use weir_core::{Error, ErrorClass, Result};
 use weir_crds::checkpoint::namespace_of;
 use weir_crds::finding::Finding;
 use weir_crds::manifest::{End, LoadedJob, Problem};
-use weir_runtime::query::open::compile_only;
+use weir_runtime::query::open::{check_sink, compile_only};
 use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
 
 use crate::arguments::{CheckArguments, CheckOutput};
@@ -32,7 +32,8 @@ pub fn run(arguments: &CheckArguments) -> Ended {
         CheckOutput::Text => {
             let mut text = problems.iter().map(|problem| format!("{problem}\n")).collect::<String>();
             let errors = problems.iter().filter(|p| p.is_error()).count();
-            text.push_str(&format!("{errors} errors, {} warnings\n", problems.len() - errors));
+            let warnings = problems.len() - errors;
+            text.push_str(&format!("{}, {}\n", counted(errors, "error"), counted(warnings, "warning")));
             output::print(&text)?;
         }
     }
@@ -45,10 +46,15 @@ pub async fn accepted(files: &[PathBuf], parameters: &[(String, String)]) -> Res
     let (errors, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::is_error);
     if !errors.is_empty() {
         let lines: Vec<String> = errors.iter().map(Problem::to_string).collect();
-        return Err(Error::config("MANIFEST_INVALID", format!("{} problems\n{}", lines.len(), lines.join("\n"))));
+        return Err(Error::config("MANIFEST_INVALID", format!("{}\n{}", counted(lines.len(), "problem"), lines.join("\n"))));
     }
     others.iter().for_each(|warning| output::say(&warning.to_string()));
     Ok(manifests)
+}
+
+/// `1 error`, `2 errors`.
+fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 async fn check(files: &[PathBuf], parameters: &[(String, String)]) -> (Manifests, Vec<Problem>) {
@@ -81,11 +87,17 @@ async fn check_queries(loaded: &LoadedJob) -> Vec<Problem> {
             }
         };
         for (query_at, definition) in definitions.iter().enumerate() {
-            let has_references = task.queries[query_at].sources.iter().any(|source| !source.options_from.is_empty());
+            let query = &task.queries[query_at];
+            let path = format!("spec.tasks[{task_at}].queries[{query_at}]");
+            let sources_refer = query.sources.iter().any(|source| !source.options_from.is_empty());
             match compile_only(definition).await {
-                Ok(_) => {}
-                Err(_) if has_references => {}
-                Err(error) => problems.push(located(loaded, &format!("spec.tasks[{task_at}].queries[{query_at}].sql"), &error)),
+                Ok(_) if !query.sink.options_from.is_empty() => {}
+                Ok(compiled) => {
+                    let wrong = check_sink(definition, &compiled).err();
+                    problems.extend(wrong.map(|error| located(loaded, &format!("{path}.sink"), &error)));
+                }
+                Err(_) if sources_refer => {}
+                Err(error) => problems.push(located(loaded, &format!("{path}.sql"), &error)),
             }
         }
     }
@@ -101,4 +113,14 @@ fn located(loaded: &LoadedJob, path: &str, error: &Error) -> Problem {
     let finding = if is_surroundings { Finding::warning("surroundings", path, text) } else { Finding::error("sql", path, text) };
     let place = loaded.locator.find(path, End::Value);
     Problem { file: loaded.file.clone(), line: place.line, column: place.column, finding }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "problem")), ["0 problems", "1 problem", "2 problems"]);
+    }
 }

@@ -2,6 +2,9 @@
 //!
 //! Only the form is judged here; when the ticks are is the supervisor's business.
 
+/// A field's name, its least and greatest value, and the words for values.
+type Bounds = (&'static str, u32, u32, &'static [&'static str]);
+
 /// Checks an expression. The error says what to write.
 pub(super) fn check(expression: &str) -> Result<(), String> {
     let fields: Vec<&str> = expression.split_whitespace().collect();
@@ -17,7 +20,7 @@ pub(super) fn check(expression: &str) -> Result<(), String> {
             fields.len()
         ));
     }
-    let bounds: [(&str, u32, u32, &[&str]); 5] = [
+    let bounds: [Bounds; 5] = [
         ("minute", 0, 59, &[]),
         ("hour", 0, 23, &[]),
         ("day of month", 1, 31, &[]),
@@ -29,7 +32,47 @@ pub(super) fn check(expression: &str) -> Result<(), String> {
             return Err(format!("`{field}` is not a {name} ({least} to {most}, with *, lists, ranges and steps)"));
         }
     }
+    let [_, _, (_, days), (_, months), (weekdays, _)] = [0, 1, 2, 3, 4].map(|at| (fields[at], values(fields[at], bounds[at])));
+    // With a day of week, a tick needs no day of month.
+    if weekdays == "*" && !months.iter().any(|month| days.iter().any(|day| *day <= longest(*month))) {
+        return Err(format!("never comes: no month of `{}` has a day of `{}`", fields[3], fields[2]));
+    }
     Ok(())
+}
+
+/// The days of a month in its longest year.
+fn longest(month: u32) -> u32 {
+    match month {
+        2 => 29,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// All values of a valid field.
+fn values(field: &str, (_, least, most, words): Bounds) -> Vec<u32> {
+    let mut all = Vec::new();
+    for part in field.split(',') {
+        let (range, step) = part.split_once('/').unwrap_or((part, "1"));
+        let step = step.parse::<usize>().unwrap_or(1).max(1);
+        let (from, to) = match range.split_once('-') {
+            Some((from, to)) => (number(from, least, most, words), number(to, least, most, words)),
+            None if range == "*" => (Some(least), Some(most)),
+            // `5/2` goes on to the end, `5` stands alone.
+            None => (number(range, least, most, words), if part.contains('/') { Some(most) } else { number(range, least, most, words) }),
+        };
+        if let (Some(from), Some(to)) = (from, to) {
+            all.extend((from..=to).step_by(step));
+        }
+    }
+    all
+}
+
+/// A number, or a word that stands for one.
+fn number(text: &str, least: u32, most: u32, words: &[&str]) -> Option<u32> {
+    let lower = text.to_ascii_lowercase();
+    let by_word = words.iter().position(|word| *word == lower).and_then(|at| u32::try_from(at).ok()).map(|at| at + least);
+    by_word.or_else(|| text.parse::<u32>().ok()).filter(|value| (least..=most).contains(value))
 }
 
 fn part_is_valid(part: &str, least: u32, most: u32, words: &[&str]) -> bool {
@@ -40,11 +83,7 @@ fn part_is_valid(part: &str, least: u32, most: u32, words: &[&str]) -> bool {
     if step.is_some_and(|step| !step.parse::<u32>().is_ok_and(|step| step >= 1)) {
         return false;
     }
-    let number = |text: &str| {
-        let lower = text.to_ascii_lowercase();
-        let by_word = words.iter().position(|word| *word == lower).and_then(|at| u32::try_from(at).ok()).map(|at| at + least);
-        by_word.or_else(|| text.parse::<u32>().ok()).filter(|value| (least..=most).contains(value))
-    };
+    let number = |text: &str| number(text, least, most, words);
     match range.split_once('-') {
         Some((from, to)) => matches!((number(from), number(to)), (Some(from), Some(to)) if from <= to),
         None => range == "*" || number(range).is_some(),
@@ -97,6 +136,16 @@ mod tests {
         }
         for text in ["", "60 * * * *", "* * * *", "*/0 * * * *", "5-1 * * * *", "@hourly", "a b c d e"] {
             assert!(check(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_day_that_never_comes_is_refused() {
+        for text in ["0 0 30 2 *", "0 0 31 4,6,sep,11 *", "0 0 30-31 feb *"] {
+            assert!(check(text).unwrap_err().contains("never comes"), "{text}");
+        }
+        for text in ["0 0 29 2 *", "0 0 30 2 mon", "0 0 */5 2 *", "0 0 31 */2 *", "0 0 28/2 2 *"] {
+            assert_eq!(check(text), Ok(()), "{text}");
         }
     }
 

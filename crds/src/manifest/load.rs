@@ -3,7 +3,7 @@
 //! Pure: file contents come in as texts. A job is given out exactly when its document has no
 //! error; warnings stay beside it. Jobs, Secrets and ConfigMaps may be spread over files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -12,6 +12,7 @@ use super::locate::{End, Locator};
 use super::objects::Objects;
 use super::problem::Problem;
 use super::rules;
+use super::substitute;
 use super::tree::{self, Node, Position};
 use super::walk::to_json;
 use crate::checkpoint::DEFAULT_NAMESPACE;
@@ -75,6 +76,9 @@ pub fn load(files: &[ManifestFile], parameters: &BTreeMap<String, String>) -> Lo
     for file in files {
         read_file(file, &mut loaded, &mut drafts);
     }
+    if !loaded.has_errors() {
+        loaded.problems.extend(unused_parameters(&drafts, parameters));
+    }
     for draft in &mut drafts {
         draft.job.spec.parameters.extend(parameters.iter().map(|(name, value)| (name.clone(), value.clone())));
         let findings = rules::check(&draft.job, &loaded.objects);
@@ -98,6 +102,26 @@ pub fn load(files: &[ManifestFile], parameters: &BTreeMap<String, String>) -> Lo
         place(left).cmp(&place(right))
     });
     loaded
+}
+
+/// Parameters of the command line that no job declares or uses: most likely mistyped.
+fn unused_parameters(drafts: &[Draft], parameters: &BTreeMap<String, String>) -> Vec<Problem> {
+    let Some(first) = drafts.first() else { return Vec::new() };
+    let used = drafts.iter().flat_map(|draft| substitute::used(&draft.job.spec));
+    let declared = drafts.iter().flat_map(|draft| draft.job.spec.parameters.keys().cloned());
+    let known: BTreeSet<String> = used.chain(declared).collect();
+    let unused = parameters.keys().filter(|name| !known.contains(*name));
+    unused
+        .map(|name| {
+            let names = || known.iter().map(String::as_str);
+            let finding = Finding::error("unused-parameter", "spec.parameters", format!("-p gives `{name}`, which no manifest uses"))
+                .found(name)
+                .allowed(names())
+                .nearest_of(name, names())
+                .remedy(format!("correct the name, leave it out, or use ${{{name}}} in the manifest"));
+            problem(first.locator.file(), first.locator.find("spec.parameters", End::Key), finding)
+        })
+        .collect()
 }
 
 struct Draft {

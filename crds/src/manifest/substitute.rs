@@ -3,7 +3,7 @@
 //! Values come from `spec.parameters` and `-p`. `$${name}` stands for the text `${name}`.
 //! Substitution is textual and happens once: values are not looked at again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::resource::{QuerySpec, SourceSpec, StreamingJobSpec};
 
@@ -56,6 +56,15 @@ pub fn substituted(spec: &StreamingJobSpec) -> StreamingJobSpec {
     }
     spec.parameters = parameters;
     spec
+}
+
+/// The names of all parameters that a spec uses.
+pub fn used(spec: &StreamingJobSpec) -> BTreeSet<String> {
+    let mut spec = spec.clone();
+    let root = spec.checkpoint_root.iter_mut();
+    let texts = spec.tasks.iter_mut().flat_map(|task| task.queries.iter_mut()).flat_map(texts_of);
+    let undefined = root.chain(texts).filter_map(|text| substitute(text, &BTreeMap::new()).err());
+    undefined.flatten().map(|one| one.name).collect()
 }
 
 /// All texts of a query that parameters stand in.

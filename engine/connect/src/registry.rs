@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
+use weir_core::storage::Storage;
 use weir_core::{Error, Result};
 use weir_crds::finding::Finding;
 use weir_crds::options::{Completeness, Format, ParsedOptions, Role, parse};
 
 use crate::console::{ConsoleSink, Output, Shown};
 use crate::files::read::options::session_zone;
-use crate::files::{FileSink, FileStreamSource};
+use crate::files::{FileSink, FileSinkPlan, FileStreamSource};
 use crate::kafka::{KafkaSink, KafkaSinkOptions, KafkaSource, KafkaSourceOptions};
 use crate::noop::NoopSink;
 use crate::open::{SinkContext, SourceContext};
@@ -74,10 +75,7 @@ pub async fn open_sink_with_output(
     output: Output,
 ) -> Result<Box<dyn Sink>> {
     let (format, parsed) = check(format, Role::Sink, options)?;
-    if !partition_by.is_empty() && !format.is_files() && format != Format::Delta {
-        let text = format!("the sink format '{}' has no partitions; remove the field partitionBy", format.as_str());
-        return Err(Error::config("PARTITION_BY_NOT_SUPPORTED", text));
-    }
+    check_partitions(format, partition_by)?;
     let view = Options::new(options.iter());
     Ok(match format {
         Format::Json | Format::Csv | Format::Text | Format::Parquet => {
@@ -89,6 +87,39 @@ pub async fn open_sink_with_output(
         Format::Noop => Box::new(NoopSink::new(schema)),
         Format::Rate | Format::RateMicroBatch => return Err(cannot_be(format, "a sink")),
     })
+}
+
+/// What is wrong with a sink for a query's output as far as the manifest alone
+/// decides: options, columns, their types, a path that is a file. Asks no service.
+pub fn check_sink(
+    format: &str,
+    options: &BTreeMap<String, String>,
+    schema: &SchemaRef,
+    partition_by: &[String],
+    storage: &Storage,
+    conf: &BTreeMap<String, String>,
+) -> Result<()> {
+    let (format, parsed) = check(format, Role::Sink, options)?;
+    check_partitions(format, partition_by)?;
+    let view = Options::new(options.iter());
+    match format {
+        Format::Json | Format::Csv | Format::Text | Format::Parquet => {
+            FileSinkPlan::new(format.as_str(), &view, schema, partition_by, storage, conf).map(drop)
+        }
+        Format::Kafka => KafkaSink::check(&KafkaSinkOptions::from_parsed(&parsed)?, schema).map(drop),
+        Format::Delta => crate::delta::check_sink(options, Arc::clone(schema), partition_by, storage, conf),
+        Format::Console => Shown::parse(&view).map(drop),
+        Format::Noop => Ok(()),
+        Format::Rate | Format::RateMicroBatch => Err(cannot_be(format, "a sink")),
+    }
+}
+
+fn check_partitions(format: Format, partition_by: &[String]) -> Result<()> {
+    if partition_by.is_empty() || format.is_files() || format == Format::Delta {
+        return Ok(());
+    }
+    let text = format!("the sink format '{}' has no partitions; remove the field partitionBy", format.as_str());
+    Err(Error::config("PARTITION_BY_NOT_SUPPORTED", text))
 }
 
 /// The schema of a source as far as it is known without looking at its data:
@@ -149,5 +180,44 @@ mod tests {
         let sink = open_sink("parquet", &options, schema.clone(), &["value".to_owned()], context.clone()).await.unwrap();
         assert!(sink.description().starts_with("FileSink[file:/"));
         assert!(open_sink("console", &map(&[]), schema, &["value".to_owned()], context).await.is_err());
+    }
+
+    #[test]
+    fn a_sink_is_checked_without_being_opened() {
+        use arrow::datatypes::{DataType, Field, Schema};
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let storage = crate::testing::storage();
+        let (place, file) = (dir.path().join("out"), dir.path().join("file"));
+        let (place, file) = (place.to_str().unwrap(), file.to_str().unwrap());
+        let columns = |columns: &[(&str, DataType)]| -> SchemaRef {
+            Arc::new(Schema::new(columns.iter().map(|(name, ty)| Field::new(*name, ty.clone(), true)).collect::<Vec<_>>()))
+        };
+        let list = DataType::new_list(DataType::Int32, true);
+        let text = columns(&[("value", DataType::Utf8)]);
+        let cases = [
+            ("text", map(&[("path", place)]), columns(&[("v", DataType::Int32)]), "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"),
+            ("csv", map(&[("path", place)]), columns(&[("v", list)]), "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"),
+            (
+                "kafka",
+                map(&[("kafka.bootstrap.servers", "k:9092"), ("topic", "t")]),
+                columns(&[("v", DataType::Utf8)]),
+                "_LEGACY_ERROR_TEMP_3080",
+            ),
+            ("json", map(&[("path", file)]), text.clone(), "PATH_NOT_A_FOLDER"),
+            ("delta", map(&[("path", file)]), text.clone(), "PATH_NOT_A_FOLDER"),
+        ];
+        let check = |format: &str, options: &BTreeMap<String, String>, schema: &SchemaRef| {
+            check_sink(format, options, schema, &[], &storage, &BTreeMap::new())
+        };
+        for (format, options, schema, condition) in &cases {
+            assert_eq!(check(format, options, schema).unwrap_err().condition(), *condition, "{format}");
+        }
+        let interval = columns(&[("v", DataType::Duration(arrow::datatypes::TimeUnit::Microsecond))]);
+        assert_eq!(check("delta", &map(&[("path", place)]), &interval).unwrap_err().class(), ErrorClass::Config);
+        for format in ["text", "delta"] {
+            check(format, &map(&[("path", place)]), &text).unwrap();
+        }
+        assert!(!dir.path().join("out").exists());
     }
 }

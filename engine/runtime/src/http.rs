@@ -2,12 +2,12 @@
 //!
 //! Read-only but for two calls: `PUT /v1/config` needs the bearer token that
 //! the supervisor derived for this epoch, and `POST /v1/stop` exists only when
-//! the listener is on loopback. Every answer about queries carries the epoch,
+//! the listener is on loopback and is refused to web pages. Every answer about queries carries the epoch,
 //! so that a poller can tell a predecessor's answer from its own task's.
 //! Serving never touches a query's thread: it reads shared snapshots.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use tokio_stream::wrappers::BroadcastStream;
 use weir_core::progress::QueryEvent;
 use weir_core::{Error, Result};
 
+use crate::connections;
 use crate::metrics::Metrics;
 use crate::query::QueryState;
 use crate::query::driver::StopRequest;
@@ -68,11 +69,7 @@ pub async fn serve(address: SocketAddr, view: TaskView) -> Result<SocketAddr> {
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     let router = router(view, bound.ip().is_loopback());
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%error, "the HTTP interface ended");
-        }
-    });
+    tokio::spawn(connections::serve(listener, router, connections::IDLE));
     Ok(bound)
 }
 
@@ -165,12 +162,58 @@ async fn configure(State(view): State<TaskView>, headers: HeaderMap, body: Strin
     }
 }
 
-async fn stop(State(view): State<TaskView>) -> StatusCode {
+async fn stop(State(view): State<TaskView>, headers: HeaderMap) -> Response {
+    if !is_from_this_machine(&headers) {
+        let text = "only a program on this machine may stop the task: no Origin header, and the Host is a loopback address or localhost";
+        return (StatusCode::FORBIDDEN, text).into_response();
+    }
     view.stop.send_replace(StopRequest::AtBoundary);
-    StatusCode::ACCEPTED
+    StatusCode::ACCEPTED.into_response()
+}
+
+/// Whether a request to a loopback address is no browser's on behalf of a web
+/// page: a page of another origin sends `Origin`, one whose name was pointed at
+/// this machine sends that name as its `Host`.
+fn is_from_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    !headers.contains_key(header::ORIGIN) && host.is_some_and(is_loopback_host)
+}
+
+fn is_loopback_host(host: &str) -> bool {
+    if let Ok(address) = host.parse::<SocketAddr>() {
+        return address.ip().is_loopback();
+    }
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Compares without telling by its time how much was right.
 fn constant_time_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_web_page_may_not_stop_a_task() {
+        for host in ["127.0.0.1:4040", "127.0.0.1", "localhost:80", "LOCALHOST", "[::1]:4040", "[::1]", "127.9.9.9"] {
+            assert!(is_loopback_host(host), "{host}");
+        }
+        for host in ["", "evil.example", "evil.example:4040", "10.0.0.1:80", "127.0.0.1.evil.example", "localhost.evil:1", "localhost:x"] {
+            assert!(!is_loopback_host(host), "{host}");
+        }
+        let mut headers = HeaderMap::new();
+        assert!(!is_from_this_machine(&headers));
+        headers.insert(header::HOST, "127.0.0.1:4040".parse().unwrap());
+        assert!(is_from_this_machine(&headers));
+        headers.insert(header::ORIGIN, "null".parse().unwrap());
+        assert!(!is_from_this_machine(&headers));
+    }
 }

@@ -28,6 +28,77 @@ async fn run(conf: &SqlConf, sql: &str) -> Result<Vec<String>, weir_core::Error>
 }
 
 #[tokio::test]
+async fn maps_are_refused_where_an_order_is_needed() {
+    let conf = SqlConf::default();
+    let from = "FROM (SELECT map('a', v) AS m, array(map('a', v)) AS am, v FROM t)";
+    for (select, condition) in [
+        ("v {} ORDER BY m", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("v {} ORDER BY am", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("m {} ORDER BY 1", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("m = m {}", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("m IN (m) {}", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("nullif(m, m) {}", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("greatest(m, m) {}", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("array_max(am) {}", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("array_contains(am, m) {}", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("array_distinct(am) {}", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("max(m) {}", "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE"),
+        ("collect_set(m) {}", "DATATYPE_MISMATCH.UNSUPPORTED_INPUT_TYPE"),
+        ("hash(m) {}", "DATATYPE_MISMATCH.HASH_MAP_TYPE"),
+        ("map(m, 1) {}", "DATATYPE_MISMATCH.INVALID_MAP_KEY_TYPE"),
+        ("DISTINCT m {}", "UNSUPPORTED_FEATURE.SET_OPERATION_ON_MAP_TYPE"),
+        ("m {} UNION SELECT map('b', 1)", "UNSUPPORTED_FEATURE.SET_OPERATION_ON_MAP_TYPE"),
+        ("m {} INTERSECT SELECT map('b', 1)", "UNSUPPORTED_FEATURE.SET_OPERATION_ON_MAP_TYPE"),
+        ("m {} EXCEPT SELECT map('b', 1)", "UNSUPPORTED_FEATURE.SET_OPERATION_ON_MAP_TYPE"),
+    ] {
+        let sql = format!("SELECT {}", select.replace("{}", from));
+        assert_eq!(run(&conf, &sql).await.unwrap_err().condition(), condition, "{sql}");
+    }
+    let rows = run(&conf, "SELECT map('a', 1) AS m UNION ALL SELECT map('b', 2)").await.unwrap();
+    assert_eq!(rows, [r#"{"m":{"a":1}}"#, r#"{"m":{"b":2}}"#]);
+}
+
+#[tokio::test]
+async fn results_without_bound_are_refused_by_name() {
+    let conf = SqlConf::default();
+    for (call, condition) in [
+        ("repeat('ab', 2000000000 + v)", "WEIR_RESULT_TOO_LARGE"),
+        ("space(2000000000 + v)", "WEIR_RESULT_TOO_LARGE"),
+        ("lpad('a', 2000000000 + v, 'xy')", "WEIR_RESULT_TOO_LARGE"),
+        ("rpad('a', 2000000000 + v)", "WEIR_RESULT_TOO_LARGE"),
+        ("array_repeat(v, 2147483640 + v)", "COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER"),
+        ("array_repeat(v, 2000000000 + v)", "WEIR_RESULT_TOO_LARGE"),
+        ("sequence(v, 3000000000)", "COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER"),
+        ("sequence(v, 2000000000)", "WEIR_RESULT_TOO_LARGE"),
+        ("array_insert(array(1), 2147483640 + v, 2)", "COLLECTION_SIZE_LIMIT_EXCEEDED.FUNCTION"),
+        ("array_insert(array(1), -2000000000 + v, 2)", "WEIR_RESULT_TOO_LARGE"),
+        ("format_string('%2000000000d', v)", "INVALID_PARAMETER_VALUE.PATTERN"),
+    ] {
+        let error = run(&conf, &format!("SELECT {call} AS x FROM t")).await.unwrap_err();
+        assert_eq!(error.condition(), condition, "{call}: {error}");
+        let name = call.split('(').next().unwrap();
+        assert!(error.to_string().contains(name) || condition.ends_with("PATTERN"), "{error}");
+    }
+    let rows = run(&conf, "SELECT lpad('é', 3, 'x') AS l, rpad('ab', 4, '') AS r, repeat('a', 2) AS p").await.unwrap();
+    assert_eq!(rows, [r#"{"l":"xxé","r":"ab","p":"aa"}"#]);
+}
+
+#[tokio::test]
+async fn a_union_of_many_parts_is_planned_in_one_go() {
+    let conf = SqlConf::default();
+    let many = vec!["SELECT k, v + 1 AS v FROM t WHERE v > 1"; 300].join(" UNION ALL ");
+    let begun = std::time::Instant::now();
+    let rows = run(&conf, &format!("SELECT count(*) AS n, sum(v) AS s FROM ({many})")).await.unwrap();
+    assert_eq!(rows, [r#"{"n":600,"s":2100}"#]);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+    // Types widen from pair to pair, as Spark brings the sides together.
+    let rows = run(&conf, "SELECT 1 AS x UNION ALL SELECT 2.5 UNION ALL SELECT CAST(3 AS DOUBLE)").await.unwrap();
+    assert_eq!(rows, [r#"{"x":1.0}"#, r#"{"x":2.5}"#, r#"{"x":3.0}"#]);
+    let error = run(&conf, "SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3, 4").await.unwrap_err();
+    assert_eq!(error.condition(), "NUM_COLUMNS_MISMATCH");
+}
+
+#[tokio::test]
 async fn queries_give_sparks_rows() {
     let conf = SqlConf::default();
     for (sql, rows) in [

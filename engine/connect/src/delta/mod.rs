@@ -32,6 +32,7 @@ mod writer;
 use std::collections::BTreeMap;
 
 use arrow::datatypes::SchemaRef;
+use weir_core::storage::Storage;
 use weir_core::{Error, Result};
 
 pub use location::TableLocation;
@@ -49,9 +50,27 @@ pub async fn open_sink(
     partition_by: &[String],
     context: &SinkContext,
 ) -> Result<Box<dyn Sink>> {
-    let options = SinkOptions::parse(options, &context.conf)?;
-    let location = TableLocation::in_folder(&context.storage.open(&options.path)?);
+    let (options, location) = place(options, &context.storage, &context.conf)?;
     Ok(Box::new(DeltaSink::open(location, options, schema, partition_by.to_vec(), context.query_id).await?))
+}
+
+/// What is wrong with a sink as far as options and columns tell.
+pub fn check_sink(
+    options: &BTreeMap<String, String>,
+    schema: SchemaRef,
+    partition_by: &[String],
+    storage: &Storage,
+    conf: &BTreeMap<String, String>,
+) -> Result<()> {
+    let (options, location) = place(options, storage, conf)?;
+    DeltaSink::check(&location, &options, schema, partition_by.to_vec())
+}
+
+fn place(options: &BTreeMap<String, String>, storage: &Storage, conf: &BTreeMap<String, String>) -> Result<(SinkOptions, TableLocation)> {
+    let options = SinkOptions::parse(options, conf)?;
+    let folder = storage.open(&options.path)?;
+    folder.refuse_file("the sink's option path")?;
+    Ok((options, TableLocation::in_folder(&folder)))
 }
 
 /// Refuses output modes that the sink does not have; `mode` as Spark spells it.

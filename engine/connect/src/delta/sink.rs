@@ -73,6 +73,12 @@ impl DeltaSink {
         Ok(Self { location, options, request, query_id, opened_table, shared, maintenance })
     }
 
+    /// Refuses columns that no table could take; reads nothing.
+    pub fn check(location: &TableLocation, options: &SinkOptions, query: SchemaRef, partition_by: Vec<String>) -> Result<()> {
+        let request = Request { query, partition_by, evolution: options.evolution, url: location.url().to_string() };
+        Layout::plan(&request, None).map(drop)
+    }
+
     async fn renew(&self, shared: &mut Shared) -> Result<state::Refreshed> {
         let known = shared.table.clone();
         let was_there = known.is_some();

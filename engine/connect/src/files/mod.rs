@@ -26,6 +26,6 @@ pub mod uri;
 pub mod widen;
 pub mod write;
 
-pub use sink::FileSink;
+pub use sink::{FileSink, Plan as FileSinkPlan};
 pub use source::FileStreamSource;
 pub use table::FileTable;

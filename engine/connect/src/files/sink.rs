@@ -7,6 +7,7 @@
 //! commit, because another query's batches would be skipped without a word.
 //! Opening writes nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use weir_core::checkpoint::FencedLog;
-use weir_core::storage::{Created, Folder};
+use weir_core::storage::{Created, Folder, Storage};
 use weir_core::{Error, Result, failpoint};
 use weir_crds::duration::{TimeUnit, parse_time_string};
 
@@ -47,18 +48,45 @@ struct Owner {
     query_id: uuid::Uuid,
 }
 
-impl FileSink {
-    /// Checks options, columns and the folder's owner, and opens the log.
-    pub async fn open(format: &str, options: &Options, schema: SchemaRef, partition_by: &[String], context: &SinkContext) -> Result<Self> {
-        let folder = context.storage.open(options.required(format, "path")?)?;
-        let write = WriteOptions::parse(format, options, &context.conf)?;
-        let (partitions, data) = columns(&schema, partition_by)?;
+/// What options and columns alone decide.
+pub struct Plan {
+    folder: Folder,
+    write: WriteOptions,
+    partitions: PartitionColumns,
+    data: Vec<usize>,
+    data_schema: SchemaRef,
+    retention: Option<Duration>,
+}
+
+impl Plan {
+    /// Checks options and columns; nothing is read but whether the path is a file.
+    pub fn new(
+        format: &str,
+        options: &Options,
+        schema: &SchemaRef,
+        partition_by: &[String],
+        storage: &Storage,
+        conf: &BTreeMap<String, String>,
+    ) -> Result<Self> {
+        let folder = storage.open(options.required(format, "path")?)?;
+        folder.refuse_file("the sink's option path")?;
+        let write = WriteOptions::parse(format, options, conf)?;
+        let (partitions, data) = columns(schema, partition_by)?;
         let data_schema = Arc::new(schema.project(&data).map_err(|e| Error::config("INTERNAL_ERROR", e.to_string()))?);
         write.check(&data_schema)?;
         let retention = options
             .get("retention")
             .map(|text| parse_time_string(text, TimeUnit::Milliseconds).map_err(|e| invalid("retention", text, &e)))
             .transpose()?;
+        Ok(Self { folder, write, partitions, data, data_schema, retention })
+    }
+}
+
+impl FileSink {
+    /// Checks options, columns and the folder's owner, and opens the log.
+    pub async fn open(format: &str, options: &Options, schema: SchemaRef, partition_by: &[String], context: &SinkContext) -> Result<Self> {
+        let Plan { folder, write, partitions, data, data_schema, retention } =
+            Plan::new(format, options, &schema, partition_by, &context.storage, &context.conf)?;
         let log_settings = LogSettings::from_conf(&context.conf, "fileSink")?;
         check_owner(&folder, context.query_id).await?;
         let log = FencedLog::new(folder.child("_spark_metadata"), context.fence.clone());

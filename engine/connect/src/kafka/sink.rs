@@ -64,10 +64,15 @@ pub struct KafkaSink {
 }
 
 impl KafkaSink {
+    /// Checks the query's columns.
+    pub fn check(options: &KafkaSinkOptions, schema: &SchemaRef) -> Result<RecordColumns> {
+        let topic_option = if options.topic.is_some() { TopicOption::Given } else { TopicOption::Absent };
+        RecordColumns::find(schema, topic_option)
+    }
+
     /// Checks the query's columns and makes the producer; no broker is asked yet.
     pub fn open(options: &KafkaSinkOptions, schema: SchemaRef) -> Result<Self> {
-        let topic_option = if options.topic.is_some() { TopicOption::Given } else { TopicOption::Absent };
-        let columns = RecordColumns::find(&schema, topic_option)?;
+        let columns = Self::check(options, &schema)?;
         let config = producer_config(&options.client);
         let delivery: u64 = config.get("delivery.timeout.ms").and_then(|text| text.parse().ok()).unwrap_or(120_000);
         let producer = config.create_with_context(Deliveries::default()).map_err(|error| cannot_create(&error))?;

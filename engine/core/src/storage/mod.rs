@@ -121,6 +121,22 @@ impl Folder {
         self.url.scheme() == "file"
     }
 
+    /// Refuses a local folder that is, or lies below, a file; `field` is what
+    /// names it. Nothing could ever be written there.
+    pub fn refuse_file(&self, field: &str) -> Result<()> {
+        if !self.is_local() {
+            return Ok(());
+        }
+        let path = std::path::Path::new("/").join(self.prefix.as_ref());
+        match path.ancestors().find(|path| path.exists()) {
+            Some(found) if !found.is_dir() => Err(Error::config(
+                "PATH_NOT_A_FOLDER",
+                format!("{field} names {}, but {} is a file; name a folder, which is made when it is not there", self.url, found.display()),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// A folder below this one; `name` may hold slashes.
     pub fn child(&self, name: &str) -> Self {
         let mut url = self.url.clone();
@@ -198,6 +214,23 @@ mod tests {
         }
         assert_eq!(canonical_url("s3a://lake/x/").unwrap().as_str(), "s3://lake/x");
         assert!(canonical_url(" ").is_err());
+    }
+
+    #[test]
+    fn a_file_is_no_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let refuse = |name: &str| {
+            let place = dir.path().join(name);
+            Storage::new(Durability::PageCache).open(place.to_str().unwrap()).unwrap().refuse_file("checkpointLocation")
+        };
+        refuse("").unwrap();
+        refuse("new/folder").unwrap();
+        for name in ["file", "file/below"] {
+            let error = refuse(name).unwrap_err();
+            assert_eq!((error.class(), error.condition()), (crate::ErrorClass::Config, "PATH_NOT_A_FOLDER"));
+        }
+        Storage::new(Durability::PageCache).open("s3://lake/x").unwrap().refuse_file("path").unwrap();
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ use weir_core::{Error, Result};
 use weir_sql::{CompiledQuery, StaticInput, StreamInput};
 
 use super::batch::SourceScan;
-use super::definition::{InputDefinition, QueryDefinition};
+use super::definition::{InputDefinition, QueryDefinition, SinkDefinition};
 use crate::environment::TaskEnvironment;
 use crate::lanes::Lanes;
 
@@ -56,10 +56,8 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let fence = Fence::new(root.child("_weir/epochs"), environment.epoch);
     let log_of = |number: usize| FencedLog::new(root.child(&format!("sources/{number}")), fence.clone());
 
-    let unordered = open_sources(definition, &storage, &|at| log_of(at), Uuid::nil(), &identity_order(definition)).await?;
-    let schemas: Vec<SchemaRef> = unordered.iter().map(|open| open.source.schema()).collect();
-    drop(unordered);
-    let compiled = compile(definition, &schemas, &storage).await?;
+    let (schemas, compiled) = prepare(definition, &storage).await?;
+    check_sink(definition, &compiled)?;
     let order = compiled.stream_order().to_vec();
 
     let claimant = claimant(definition, environment);
@@ -93,22 +91,34 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
 
 /// Compiles a query without touching its checkpoint; what `weir check` does.
 pub async fn compile_only(definition: &QueryDefinition) -> Result<CompiledQuery> {
-    let storage = Storage::new(Durability::PageCache);
+    let (_, compiled) = prepare(definition, &Storage::new(Durability::PageCache)).await?;
+    Ok(compiled)
+}
+
+/// Whether the sink can take the query's columns, as far as the manifest tells.
+pub fn check_sink(definition: &QueryDefinition, compiled: &CompiledQuery) -> Result<()> {
+    let SinkDefinition { format, options, partition_by } = &definition.sink;
+    let storage = Storage::new(durability(definition));
+    registry::check_sink(format, options, &compiled.schema(), partition_by, &storage, &definition.conf)
+}
+
+/// What is known before the claim: the sources' schemas and the compiled query.
+/// The sources that tell their schemas never get at the checkpoint.
+async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<(Vec<SchemaRef>, CompiledQuery)> {
     let nowhere = storage.open(&definition.checkpoint)?;
+    nowhere.refuse_file("checkpointLocation")?;
     let fence = Fence::new(nowhere.child("_weir/epochs"), 0);
     let log_of = |number: usize| FencedLog::new(nowhere.child(&format!("sources/{number}")), fence.clone());
-    let sources = open_sources(definition, &storage, &log_of, Uuid::nil(), &identity_order(definition)).await?;
+    let as_written: Vec<usize> = (0..definition.sources.len()).collect();
+    let sources = open_sources(definition, storage, &log_of, Uuid::nil(), &as_written).await?;
     let schemas: Vec<SchemaRef> = sources.iter().map(|open| open.source.schema()).collect();
     drop(sources);
-    compile(definition, &schemas, &storage).await
+    let compiled = compile(definition, &schemas, storage).await?;
+    Ok((schemas, compiled))
 }
 
 fn durability(definition: &QueryDefinition) -> Durability {
     if definition.session.checkpoint_fsync { Durability::Fsync } else { Durability::PageCache }
-}
-
-fn identity_order(definition: &QueryDefinition) -> Vec<usize> {
-    (0..definition.sources.len()).collect()
 }
 
 fn claimant(definition: &QueryDefinition, environment: &TaskEnvironment) -> Claimant {

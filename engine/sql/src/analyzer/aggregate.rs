@@ -15,8 +15,8 @@ use datafusion::logical_expr::{AggregateUDF, Expr};
 use datafusion::sql::sqlparser::ast::{DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use weir_core::Error;
 
-use super::binary::contains_map;
 use super::expr::Cx;
+use super::orderable::{check_order, contains_map};
 use super::{Analyzer, Finding, Result, Scope, Typed, coerce, names};
 use crate::types::{list_of, quoted_type};
 
@@ -155,13 +155,16 @@ impl Analyzer<'_> {
                     _ => ("avg", vec![self.cast(arg, &DataType::Float64)?], DataType::Float64),
                 }
             }
-            "min" | "max" if contains_map(&arg_ty) => {
+            "collect_set" if contains_map(&arg_ty) => {
                 return Err(Error::config(
-                    "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE",
-                    format!("cannot resolve \"{shown}\": values of type {} cannot be compared", quoted_type(&arg_ty)),
+                    "DATATYPE_MISMATCH.UNSUPPORTED_INPUT_TYPE",
+                    format!("cannot resolve \"{shown}\": collect_set cannot take {}; use collect_list", quoted_type(&arg_ty)),
                 ));
             }
-            "min" | "max" => (name, vec![args[0].clone()], arg_ty),
+            "min" | "max" => {
+                check_order(name, &shown, &arg_ty)?;
+                (name, vec![args[0].clone()], arg_ty)
+            }
             "first" | "first_value" | "any_value" => ("first_value", vec![args[0].clone()], arg_ty),
             "last" | "last_value" => ("last_value", vec![args[0].clone()], arg_ty),
             "collect_list" | "array_agg" | "collect_set" => ("array_agg", vec![args[0].clone()], list_of(arg_ty)),

@@ -55,12 +55,7 @@ impl Analyzer<'_> {
                 ),
             )
         })?;
-        if contains_map(&ty) {
-            return Err(Error::config(
-                "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE",
-                format!("cannot resolve \"{name}\": values of type {} cannot be compared", quoted_type(&ty)),
-            ));
-        }
+        super::orderable::check_order(shown, &name, &ty)?;
         if ty == DataType::Null {
             let value = ScalarValue::Boolean((op == Operator::IsNotDistinctFrom).then_some(true));
             return Ok(Typed::literal(value, name));
@@ -99,14 +94,5 @@ fn needs_no_normalising(value: &Typed) -> bool {
         Expr::Literal(ScalarValue::Float64(Some(v)), _) => *v != 0.0 && !v.is_nan(),
         Expr::Literal(ScalarValue::Float32(Some(v)), _) => *v != 0.0 && !v.is_nan(),
         _ => !coerce::is_float(&value.ty),
-    }
-}
-
-pub(super) fn contains_map(ty: &DataType) -> bool {
-    match ty {
-        DataType::Map(..) => true,
-        DataType::List(f) => contains_map(f.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|f| contains_map(f.data_type())),
-        _ => false,
     }
 }

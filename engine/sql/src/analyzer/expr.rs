@@ -418,6 +418,7 @@ impl Analyzer<'_> {
         })?;
         let shown: Vec<_> = list.iter().map(|t| t.name.as_str()).collect();
         let name = format!("({} IN ({}))", value.name, shown.join(", "));
+        super::orderable::check_order("in", &name, &ty)?;
         let fallible = value.fallible || list.iter().any(|t| t.fallible);
         let value = self.comparable(self.cast(value, &ty)?);
         let list = list.into_iter().map(|t| Ok(self.comparable(self.cast(t, &ty)?).expr)).collect::<Result<Vec<_>>>()?;

@@ -18,8 +18,10 @@ mod group;
 mod lambda;
 mod literal;
 mod names;
+mod orderable;
 mod query;
 mod scope;
+mod set_operation;
 mod special;
 mod subquery;
 mod typed;
@@ -41,6 +43,7 @@ pub use aggregate::NAMES as AGGREGATES;
 pub use checks::{Finding, OutputMode, check};
 pub use expr::Cx;
 pub use lambda::{Lambda, arity, as_lambda};
+pub use orderable::check_arguments;
 pub use scope::{Scope, ScopeCol};
 pub use typed::Typed;
 

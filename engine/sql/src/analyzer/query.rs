@@ -8,7 +8,7 @@ use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, Projection, SortExpr};
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr as Sql, GroupByExpr, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, WildcardAdditionalOptions,
+    SelectItemQualifiedWildcardKind, SetExpr, WildcardAdditionalOptions,
 };
 use weir_core::Error;
 
@@ -16,7 +16,9 @@ use super::aggregate::{AggregateCall, contains_aggregate};
 use super::expr::Cx;
 use super::from::unsupported;
 use super::generate::as_generator;
-use super::{Analyzer, Cte, Finding, Relation, Result, Scope, ScopeCol, Typed, coerce, names};
+use super::orderable::{check_distinct, check_order};
+use super::set_operation::is_union_all;
+use super::{Analyzer, Cte, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
 use crate::error::from_planning;
 use crate::exec::BarrierNode;
 
@@ -54,7 +56,7 @@ impl Analyzer<'_> {
         Ok(relation)
     }
 
-    fn set_expr(&self, body: &SetExpr) -> Result<Relation> {
+    pub(super) fn set_expr(&self, body: &SetExpr) -> Result<Relation> {
         match body {
             SetExpr::Select(select) => self.select(select, None),
             SetExpr::Query(query) => self.query(query),
@@ -63,6 +65,9 @@ impl Analyzer<'_> {
                 self.values(&rows)
             }
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                if is_union_all(*op, *set_quantifier) {
+                    return self.union_all(body);
+                }
                 let (l, r) = (self.set_expr(left)?, self.set_expr(right)?);
                 self.set_operation(l, *op, *set_quantifier, r)
             }
@@ -105,95 +110,6 @@ impl Analyzer<'_> {
         }
         let plan = project(plan, exprs)?;
         Ok(Relation { plan, scope: Scope { cols }, streaming: false, aggregated: false, filtered: false, fallible: false })
-    }
-
-    fn set_operation(&self, l: Relation, op: SetOperator, quantifier: SetQuantifier, r: Relation) -> Result<Relation> {
-        let name = op.to_string();
-        if l.scope.cols.len() != r.scope.cols.len() {
-            return Err(Error::config(
-                "NUM_COLUMNS_MISMATCH",
-                format!(
-                    "{name} needs the same number of columns on both sides, but there are {} and {}",
-                    l.scope.cols.len(),
-                    r.scope.cols.len()
-                ),
-            ));
-        }
-        match (op, l.streaming, r.streaming) {
-            (SetOperator::Union, a, b) if a != b => self.found(Finding::UnionOfStreamAndTable),
-            (SetOperator::Intersect, true, true) => self.found(Finding::Intersect),
-            (SetOperator::Intersect, true, _) | (SetOperator::Intersect, _, true) => self.found(Finding::Intersect),
-            (SetOperator::Except | SetOperator::Minus, _, true) => self.found(Finding::ExceptOnRight),
-            (SetOperator::Except | SetOperator::Minus, true, false) => self.found(Finding::Except),
-            _ => {}
-        }
-        let streaming = l.streaming || r.streaming;
-        let mut types = Vec::new();
-        for (a, b) in l.scope.cols.iter().zip(&r.scope.cols) {
-            types.push(coerce::wider(&a.ty, &b.ty, self.conf.ansi).ok_or_else(|| {
-                Error::config(
-                    "INCOMPATIBLE_COLUMN_TYPE",
-                    format!(
-                        "{name} cannot bring the columns {} ({}) and {} ({}) together",
-                        a.name,
-                        crate::spark_type_name(&a.ty),
-                        b.name,
-                        crate::spark_type_name(&b.ty)
-                    ),
-                )
-            })?);
-        }
-        let aliases: Vec<String> = types.iter().map(|_| self.fresh("c")).collect();
-        let side = |relation: &Relation| -> Result<LogicalPlan> {
-            let mut exprs = Vec::new();
-            for ((col, ty), alias) in relation.scope.cols.iter().zip(&types).zip(&aliases) {
-                let value = self.explicit_cast(col.typed(), ty, self.set_mode(), None)?;
-                exprs.push(value.expr.alias(alias));
-            }
-            project(relation.plan.clone(), exprs)
-        };
-        let (lp, rp) = (side(&l)?, side(&r)?);
-        let all = matches!(quantifier, SetQuantifier::All | SetQuantifier::AllByName);
-        let plan = match op {
-            SetOperator::Union => {
-                let union = LogicalPlanBuilder::from(lp).union(rp).map_err(from_planning)?;
-                if all {
-                    union
-                } else {
-                    if streaming {
-                        self.found(Finding::Distinct);
-                    }
-                    union.distinct().map_err(from_planning)?
-                }
-                .build()
-            }
-            SetOperator::Intersect => LogicalPlanBuilder::intersect(lp, rp, all),
-            SetOperator::Except | SetOperator::Minus => LogicalPlanBuilder::except(lp, rp, all),
-        }
-        .map_err(from_planning)?;
-        let cols = l
-            .scope
-            .cols
-            .iter()
-            .zip(&types)
-            .zip(aliases)
-            .map(|((col, ty), alias)| ScopeCol {
-                qualifier: None,
-                name: col.name.clone(),
-                column: Column::new_unqualified(alias),
-                ty: ty.clone(),
-                spark_type: col.spark_type.clone(),
-                hidden: false,
-            })
-            .collect();
-        Ok(Relation {
-            plan,
-            scope: Scope { cols },
-            streaming,
-            aggregated: l.aggregated || r.aggregated,
-            filtered: l.filtered || r.filtered,
-            fallible: l.fallible || r.fallible,
-        })
     }
 
     fn select(&self, select: &Select, order_by: Option<&OrderBy>) -> Result<Relation> {
@@ -305,6 +221,7 @@ impl Analyzer<'_> {
                             "ORDER BY beside DISTINCT can only use columns of the select list",
                         ));
                     }
+                    check_distinct(&cols)?;
                     relation.plan =
                         LogicalPlanBuilder::from(relation.plan).distinct().and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
                 }
@@ -313,7 +230,7 @@ impl Analyzer<'_> {
             }
         }
         if !sorts.is_empty() {
-            let sorts = sorts.into_iter().map(|(index, key)| self.sort_expr(cols[index].typed(), &key)).collect::<Vec<_>>();
+            let sorts = sorts.into_iter().map(|(index, key)| self.sort_expr(cols[index].typed(), &key)).collect::<Result<Vec<_>>>()?;
             relation.plan = sort(relation.plan, sorts)?;
         }
         if cols.len() > visible {
@@ -325,10 +242,11 @@ impl Analyzer<'_> {
         Ok(relation)
     }
 
-    fn sort_expr(&self, value: Typed, key: &OrderByExpr) -> SortExpr {
+    fn sort_expr(&self, value: Typed, key: &OrderByExpr) -> Result<SortExpr> {
+        check_order("sortorder", &value.name, &value.ty)?;
         let ascending = key.options.asc.unwrap_or(true);
         let nulls_first = key.options.nulls_first.unwrap_or(ascending);
-        SortExpr::new(self.comparable(value).expr, ascending, nulls_first)
+        Ok(SortExpr::new(self.comparable(value).expr, ascending, nulls_first))
     }
 
     fn output_position(&self, key: &Sql, out: &[Typed]) -> Result<Option<usize>> {
@@ -360,7 +278,7 @@ impl Analyzer<'_> {
                 Some(index) => out[index].clone(),
                 None => self.expr(&key.expr, &Cx::new(&relation.scope, "ORDER BY"))?,
             };
-            sorts.push(self.sort_expr(value, &key));
+            sorts.push(self.sort_expr(value, &key)?);
         }
         relation.plan = sort(relation.plan, sorts)?;
         Ok(relation)

@@ -11,6 +11,7 @@ use datafusion::common::Result as DfResult;
 use weir_core::Error;
 
 use super::args;
+use super::bounds::{Blame, Budget, width};
 use super::sets::{concat_lists, flatten, overlap, set_operation};
 use crate::analyzer::{Analyzer, Typed, coerce};
 use crate::error::spark_error;
@@ -18,6 +19,9 @@ use crate::types::{list_field, list_of, map_types, struct_of};
 use crate::udf::{Rows, downcast};
 
 type Result<T> = std::result::Result<T, Error>;
+
+/// Bytes of a position in an array that is being gathered.
+const ITEM_BYTES: usize = 8;
 
 /// The functions of this file.
 pub const NAMES: &[&str] = &[
@@ -306,13 +310,23 @@ fn with_element(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
         args::count(name, &list, 2, 2)?;
         list[1] = a.cast(list[1].clone(), &DataType::Int32)?;
         let result = list_of(list[0].ty.clone());
-        return Ok(a.call(name, "", result, &list, |rows: Rows| {
-            let counts: &Int32Array = downcast(&rows.args[1])?;
-            let picked: Vec<_> = (0..rows.len)
-                .map(|row| counts.is_valid(row).then(|| vec![at(row); usize::try_from(counts.value(row)).unwrap_or(0)]))
-                .collect();
-            pick_lists(&rows.args[0], &picked)
-        }));
+        return Ok(a
+            .call(name, "", result, &list, |rows: Rows| {
+                let counts: &Int32Array = downcast(&rows.args[1])?;
+                let mut budget = Budget::new("array_repeat");
+                let mut picked = Vec::with_capacity(rows.len);
+                for row in 0..rows.len {
+                    if counts.is_null(row) {
+                        picked.push(None);
+                        continue;
+                    }
+                    let count = counts.value(row).max(0);
+                    budget.elements(i128::from(count), width(&rows.args[0], row), Blame::Count)?;
+                    picked.push(Some(vec![at(row); usize::try_from(count).unwrap_or(0)]));
+                }
+                pick_lists(&rows.args[0], &picked)
+            })
+            .may_fail());
     }
     let insert = name == "array_insert";
     args::count(name, &list, if insert { 3 } else { 2 }, if insert { 3 } else { 2 })?;
@@ -350,6 +364,7 @@ fn with_element(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
             Ok(a.call(name, "", result, &list, move |rows: Rows| {
                 let items: &ListArray = downcast(&rows.args[0])?;
                 let (all, offset) = joined(items.values(), &rows.args[1])?;
+                let mut budget = Budget::new("array_insert");
                 let mut picked = Vec::with_capacity(items.len());
                 for row in 0..items.len() {
                     let Some(range) = span(items, row) else {
@@ -367,7 +382,11 @@ fn with_element(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
                                 picked.push(None);
                                 continue;
                             }
-                            insert_at(&mut out, positions.value(row), new, all.len())?;
+                            let gap = i128::from(positions.value(row).unsigned_abs()).saturating_sub(out.len() as i128);
+                            if gap > 0 {
+                                budget.elements(gap + out.len() as i128, ITEM_BYTES, Blame::Function)?;
+                            }
+                            insert_at(&mut out, positions.value(row), new)?;
                         }
                     }
                     picked.push(Some(out));
@@ -380,21 +399,18 @@ fn with_element(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
     }
 }
 
-fn insert_at(out: &mut Vec<Option<u32>>, position: i32, new: Option<u32>, _len: usize) -> DfResult<()> {
+fn insert_at(out: &mut Vec<Option<u32>>, position: i32, new: Option<u32>) -> DfResult<()> {
     if position == 0 {
         return Err(spark_error("INVALID_INDEX_OF_ZERO", "the index 0 is invalid; an index counts from 1, or from the end if negative"));
     }
     if position > 0 {
         let index = usize::try_from(position - 1).unwrap_or(0);
-        while out.len() < index {
-            out.push(None);
-        }
+        out.resize(out.len().max(index), None);
         out.insert(index, new);
     } else {
         let back = usize::try_from(-i64::from(position)).unwrap_or(0);
-        while out.len() + 1 < back {
-            out.insert(0, None);
-        }
+        let gap = back.saturating_sub(out.len() + 1);
+        out.splice(0..0, std::iter::repeat_n(None, gap));
         out.insert(out.len() + 1 - back, new);
     }
     Ok(())

@@ -11,6 +11,7 @@ use datafusion::common::Result as DfResult;
 use weir_core::Error;
 
 use super::args;
+use super::bounds::{Budget, MOST_BYTES};
 use crate::analyzer::{Analyzer, Typed, coerce};
 use crate::cast::{format_decimal, format_double, rescale, to_strings};
 use crate::error::spark_error;
@@ -185,13 +186,16 @@ fn grouped(text: &str) -> String {
 fn format_rows(columns: &[ArrayRef], zone: SessionZone) -> DfResult<ArrayRef> {
     let formats: &StringArray = downcast(&columns[0])?;
     let _ = zone;
+    let mut budget = Budget::new("format_string");
     let mut out = Vec::with_capacity(formats.len());
     for row in 0..formats.len() {
         if formats.is_null(row) {
             out.push(None);
             continue;
         }
-        out.push(Some(java_format(formats.value(row), &columns[1..], row)?));
+        let text = java_format(formats.value(row), &columns[1..], row)?;
+        budget.bytes(text.len())?;
+        out.push(Some(text));
     }
     Ok(Arc::new(StringArray::from(out)))
 }
@@ -244,6 +248,9 @@ fn java_format(format: &str, values: &[ArrayRef], row: usize) -> DfResult<String
         if conversion == '%' || conversion == 'n' {
             out.push(if conversion == '%' { '%' } else { '\n' });
             continue;
+        }
+        if width > MOST_BYTES || precision.is_some_and(|digits| digits > usize::from(u16::MAX)) {
+            return Err(bad("its width or precision is too large"));
         }
         let position = match index {
             Some(i) if i > 0 => i - 1,

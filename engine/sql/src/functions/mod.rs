@@ -6,6 +6,7 @@
 
 pub mod args;
 mod arithmetic;
+mod bounds;
 mod charset;
 pub mod collection;
 mod format;
@@ -24,7 +25,7 @@ mod structs;
 pub mod temporal;
 mod text;
 
-use crate::analyzer::{Analyzer, Typed};
+use crate::analyzer::{Analyzer, Typed, check_arguments};
 
 type Built = Option<Result<Typed, weir_core::Error>>;
 
@@ -32,6 +33,9 @@ type Built = Option<Result<Typed, weir_core::Error>>;
 pub fn build(analyzer: &Analyzer, name: &str, args: Vec<Typed>) -> Built {
     for topic in TOPICS {
         if topic.names.contains(&name) {
+            if let Err(error) = check_arguments(name, &args) {
+                return Some(Err(error));
+            }
             return Some((topic.build)(analyzer, name, args));
         }
     }
@@ -71,7 +75,7 @@ pub fn names() -> Vec<String> {
         .chain(higher_order::NAMES.iter().copied())
         .chain(crate::analyzer::aggregate_names().iter().copied())
         .chain(crate::analyzer::generator_names().iter().copied())
-        .filter(|n| n.starts_with(|c: char| c.is_alphabetic()) && !n.ends_with("_chars") && *n != "json_tuple_struct")
+        .filter(|n| n.starts_with(|c: char| c.is_alphabetic()) && !n.ends_with("_chars"))
         .map(str::to_owned)
         .collect();
     all.sort();

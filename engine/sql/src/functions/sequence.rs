@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 use weir_core::Error;
 
 use super::args;
+use super::bounds::{Blame, Budget};
 use crate::analyzer::{Analyzer, Typed, coerce};
 use crate::error::spark_error;
 use crate::interval::MICROS_PER_DAY;
@@ -16,8 +17,8 @@ use crate::udf::{Rows, downcast};
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// The most elements that a sequence may have, as in Spark.
-const MOST: i128 = 2_147_483_632;
+/// Bytes of an element.
+const ITEM_BYTES: usize = 8;
 
 /// Builds a call.
 pub fn build(a: &Analyzer, mut list: Vec<Typed>) -> Result<Typed> {
@@ -51,6 +52,7 @@ pub fn build(a: &Analyzer, mut list: Vec<Typed>) -> Result<Typed> {
     let (date, item) = (ty == DataType::Date32, ty.clone());
     Ok(a.call("sequence", "", list_of(ty), &call, move |rows: Rows| {
         let columns = rows.args.iter().map(downcast::<Int64Array>).collect::<datafusion::common::Result<Vec<_>>>()?;
+        let mut budget = Budget::new("sequence");
         let mut values: Vec<i64> = Vec::new();
         let mut lengths = Vec::with_capacity(rows.len);
         let mut valid = Vec::with_capacity(rows.len);
@@ -79,9 +81,7 @@ pub fn build(a: &Analyzer, mut list: Vec<Typed>) -> Result<Typed> {
                 return Err(spark_error("_LEGACY_ERROR_TEMP_3235", format!("illegal sequence boundaries: {start} to {stop} by {step}")));
             }
             let count = (i128::from(stop) - i128::from(start)) / i128::from(step) + 1;
-            if count > MOST {
-                return Err(spark_error("COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER", format!("a sequence cannot have {count} elements")));
-            }
+            budget.elements(count, ITEM_BYTES, Blame::Count)?;
             let before = values.len();
             let mut next = start;
             for _ in 0..count {

@@ -9,8 +9,8 @@ use weir_core::Error;
 
 use super::args;
 use super::text::{
-    concat_binary, concat_ws, elt, initcap, length, locate, luhn, mask, overlay, pad, sentences, split_part, substring, substring_index,
-    translate, trim, with_int,
+    concat_binary, concat_ws, elt, initcap, length, locate, luhn, mask, overlay, pad, repeat, sentences, split_part, substring,
+    substring_index, translate, trim, with_int,
 };
 use crate::analyzer::{Analyzer, Typed};
 use crate::types::list_of;
@@ -153,18 +153,18 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
             }
             let list = args::to_types(a, list, &[text.clone(), int, text.clone()])?;
             let left = name == "lpad";
-            Ok(a.call(name, "", text, &list, move |rows: Rows| pad(rows.args, left)))
+            Ok(a.call(name, "", text, &list, move |rows: Rows| pad(rows.args, left)).may_fail())
         }
         "repeat" => {
             args::count(name, &list, 2, 2)?;
             let list = args::to_types(a, list, &[text.clone(), int])?;
-            Ok(a.call(name, "", text, &list, |rows: Rows| with_int(rows.args, |s, n| s.repeat(usize::try_from(n).unwrap_or(0)))))
+            Ok(a.call(name, "", text, &list, |rows: Rows| repeat("repeat", rows.args)).may_fail())
         }
         "space" => {
             args::count(name, &list, 1, 1)?;
             let count = a.cast(list.remove(0), &int)?;
             let list = vec![Typed::string(" "), count];
-            Ok(a.call(name, "", text, &list, |rows: Rows| with_int(rows.args, |s, n| s.repeat(usize::try_from(n).unwrap_or(0)))))
+            Ok(a.call(name, "", text, &list, |rows: Rows| repeat("space", rows.args)).may_fail())
         }
         "replace" => {
             args::count(name, &list, 2, 3)?;

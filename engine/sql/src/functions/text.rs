@@ -9,12 +9,26 @@ use arrow::array::{Array, ArrayRef, BinaryArray, Int32Array, StringArray};
 use arrow::datatypes::DataType;
 use datafusion::common::Result as DfResult;
 
+use super::bounds::Budget;
 use crate::error::spark_error;
 use crate::udf::downcast;
 
 pub(super) fn with_int(args: &[ArrayRef], f: impl Fn(&str, i32) -> String) -> DfResult<ArrayRef> {
     let (s, n): (&StringArray, &Int32Array) = (downcast(&args[0])?, downcast(&args[1])?);
     Ok(Arc::new(s.iter().zip(n).map(|(s, n)| Some(f(s?, n?))).collect::<StringArray>()))
+}
+
+/// A text so and so many times.
+pub(super) fn repeat(name: &'static str, args: &[ArrayRef]) -> DfResult<ArrayRef> {
+    let (s, n): (&StringArray, &Int32Array) = (downcast(&args[0])?, downcast(&args[1])?);
+    let mut budget = Budget::new(name);
+    let repeated = s.iter().zip(n).map(|(s, n)| {
+        let (Some(s), Some(n)) = (s, n) else { return Ok(None) };
+        let times = usize::try_from(n).unwrap_or(0);
+        budget.bytes(s.len().saturating_mul(times))?;
+        Ok(Some(s.repeat(times)))
+    });
+    Ok(Arc::new(repeated.collect::<DfResult<StringArray>>()?))
 }
 
 pub(super) fn length(array: &ArrayRef, unit: usize) -> DfResult<ArrayRef> {
@@ -100,21 +114,27 @@ pub(super) fn substring(args: &[ArrayRef], binary: bool) -> DfResult<ArrayRef> {
 
 pub(super) fn pad(args: &[ArrayRef], left: bool) -> DfResult<ArrayRef> {
     let (s, n, fill): (&StringArray, &Int32Array, &StringArray) = (downcast(&args[0])?, downcast(&args[1])?, downcast(&args[2])?);
+    let mut budget = Budget::new(if left { "lpad" } else { "rpad" });
     Ok(Arc::new(
         (0..s.len())
             .map(|row| {
                 if s.is_null(row) || n.is_null(row) || fill.is_null(row) {
-                    return None;
+                    return Ok(None);
                 }
                 let (value, wanted) = (s.value(row), usize::try_from(n.value(row)).unwrap_or(0));
                 let length = value.chars().count();
                 if length >= wanted {
-                    return Some(value.chars().take(wanted).collect::<String>());
+                    return Ok(Some(value.chars().take(wanted).collect::<String>()));
                 }
+                if fill.value(row).is_empty() {
+                    return Ok(Some(value.to_owned()));
+                }
+                // Each character of the fill may take as many bytes as all of it.
+                budget.bytes((wanted - length).saturating_mul(fill.value(row).len().min(4)).saturating_add(value.len()))?;
                 let padding: String = fill.value(row).chars().cycle().take(wanted - length).collect();
-                Some(if left { format!("{padding}{value}") } else { format!("{value}{padding}") })
+                Ok(Some(if left { format!("{padding}{value}") } else { format!("{value}{padding}") }))
             })
-            .collect::<StringArray>(),
+            .collect::<DfResult<StringArray>>()?,
     ))
 }
 
