@@ -109,6 +109,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     let mut footing = footing::find(context, job, &memory, now).await?;
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
+    local.ended.extend(context.take_ended(&job.id));
     let mut look = observer.look(job, &memory, local).await?;
     if is_forgotten(job, local) {
         look.observed.highest_epoch = look.observed.highest_epoch.max(u64::try_from(now.timestamp()).unwrap_or_default());
