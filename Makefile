@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build check-format codegen soak crash bench clean packages services
+.PHONY: help demo test build check-format codegen soak crash bench bench-operator clean packages services
 
 CACHE := $(or $(WEIR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir)
 
@@ -46,6 +46,11 @@ crash: packages services ## the long form of the crash tests: killed and frozen 
 bench: packages services ## measure a release build beside Spark and print the figures
 	cargo build --release -p weir
 	@WEIR="$(TARGET)/release/weir" bash bench/run.sh
+
+bench-operator: packages ## measure a release build of the operator with 10 000 jobs on a real API server
+	@scripts/setup-kubernetes.sh >/dev/null
+	cargo build --release -p weir-operator
+	@WEIR_OPERATOR="$(TARGET)/release/weir-operator" bash bench/operator.sh
 
 clean: ## remove what was built here (the cache outside the checkout stays)
 	cargo clean

@@ -10,6 +10,7 @@ mod churn;
 mod edits;
 mod exits;
 mod finalizers;
+mod fleet;
 mod install;
 mod kills;
 mod lifecycle;
