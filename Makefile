@@ -26,10 +26,10 @@ demo: build ## stream real weather readings into a Delta table and show its rows
 test: packages services ## run every test, on a real Kafka broker, a real Spark and a real Kubernetes API server
 	@scripts/test.sh $(TESTING)
 
-build: ## build bin/weir
+build: ## build bin/weir and bin/weir-operator
 	@scripts/setup-packages.sh --build
-	cargo build -p weir
-	@mkdir -p bin && ln -sfn "$(TARGET)/debug/weir" bin/weir
+	cargo build -p weir -p weir-operator
+	@mkdir -p bin && ln -sfn "$(TARGET)/debug/weir" bin/weir && ln -sfn "$(TARGET)/debug/weir-operator" bin/weir-operator
 
 check-format: ## say which files are not formatted
 	cargo fmt --all --check

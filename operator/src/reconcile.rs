@@ -13,9 +13,9 @@ use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Action, Desired, Event, EventKind, Memory, Plan, decide};
 
 use crate::apply::{Applier, ApplyError, Subject};
-use crate::fencing;
 use crate::cluster::CallError;
 use crate::context::Context;
+use crate::fencing;
 use crate::job::{Job, Remembered};
 use crate::local::Local;
 use crate::look::{Look, Observer};

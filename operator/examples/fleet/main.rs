@@ -20,12 +20,7 @@ async fn main() -> Result<()> {
     let given = std::env::args().skip(1).map(|argument| argument.parse::<usize>().with_context(|| format!("{argument:?} is no number")));
     let given = given.collect::<Result<Vec<usize>>>()?;
     let nth = |place: usize, default: usize| given.get(place).copied().unwrap_or(default);
-    let size = Size {
-        idle: nth(0, 10_000),
-        streaming: nth(1, 50),
-        failures: nth(2, 200),
-        quiet: Duration::from_secs(nth(3, 60) as u64),
-    };
+    let size = Size { idle: nth(0, 10_000), streaming: nth(1, 50), failures: nth(2, 200), quiet: Duration::from_secs(nth(3, 60) as u64) };
     let figures = measure(&operator, &size).await?;
     println!("{}", serde_json::to_string_pretty(&figures)?);
     Ok(())

@@ -59,6 +59,10 @@ impl Site {
         OperatorProcess::start(binary(), kubeconfig, &[&arguments, more].concat()).await.unwrap()
     }
 
+    fn store(&self) -> Store {
+        Store::of_task(self.stores.path(), NAMESPACE, "sensors", "bronze")
+    }
+
     async fn account(&self) -> PathBuf {
         self.plane.service_account_kubeconfig("weir-system", "weir-operator").await.unwrap()
     }
@@ -161,6 +165,7 @@ async fn an_installation_for_namespaces_gets_by_with_roles() {
     let mark = site.plane.audit_mark().unwrap();
     let operator = site.operator(&site.account().await, &scope).await;
     operator.until_ready().await.unwrap();
+    site.store().control(&slow_to_stop()).unwrap();
     let mut job = job("sensors", &["bronze"]);
     job["spec"]["tasks"][0]["queries"][0]["sources"][0]["optionsFrom"] = json!([{"secretRef": {"name": "speed"}, "onChange": "Restart"}]);
     site.apply_job(&job).await;
@@ -204,10 +209,14 @@ async fn the_restricted_rules_admit_the_operator(site: &Site, manifests: &str) {
     assert!(refused.stderr.contains("violates PodSecurity"), "{}", refused.stderr);
 }
 
+/// Long enough between the order to stop and the end that the operator looks at the node meanwhile.
+fn slow_to_stop() -> Control {
+    Control { stop_takes_ms: 700, ..Control::default() }
+}
+
 /// Start, failure, retry, edit, suspend, resume: every way in which the operator changes something.
 async fn a_life(site: &Site) {
-    let store = Store::of_task(site.stores.path(), NAMESPACE, "sensors", "bronze");
-    store.control(&Control::default().for_epoch(1, Control::fails(ExitClass::Retryable))).unwrap();
+    site.store().control(&slow_to_stop().for_epoch(1, Control::fails(ExitClass::Retryable))).unwrap();
     let mut job = job("sensors", &["bronze"]);
     site.apply_job(&job).await;
     site.kubectl(&["wait", "--for=condition=Ready", "--timeout=90s", "sjob/sensors"]).await;
