@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build check-format codegen soak crash bench clean packages services
+.PHONY: help demo test build check-format codegen soak crash bench bench-operator clean packages services
 
 CACHE := $(or $(WEIR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir)
 
@@ -26,10 +26,10 @@ demo: build ## stream real weather readings into a Delta table and show its rows
 test: packages services ## run every test, on a real Kafka broker, a real Spark and a real Kubernetes API server
 	@scripts/test.sh $(TESTING)
 
-build: ## build bin/weir
+build: ## build bin/weir and bin/weir-operator
 	@scripts/setup-packages.sh --build
-	cargo build -p weir
-	@mkdir -p bin && ln -sfn "$(TARGET)/debug/weir" bin/weir
+	cargo build -p weir -p weir-operator
+	@mkdir -p bin && ln -sfn "$(TARGET)/debug/weir" bin/weir && ln -sfn "$(TARGET)/debug/weir-operator" bin/weir-operator
 
 check-format: ## say which files are not formatted
 	cargo fmt --all --check
@@ -46,6 +46,11 @@ crash: packages services ## the long form of the crash tests: killed and frozen 
 bench: packages services ## measure a release build beside Spark and print the figures
 	cargo build --release -p weir
 	@WEIR="$(TARGET)/release/weir" bash bench/run.sh
+
+bench-operator: packages ## measure a release build of the operator with 10 000 jobs on a real API server
+	@scripts/setup-kubernetes.sh >/dev/null
+	cargo build --release -p weir-operator
+	@WEIR_OPERATOR="$(TARGET)/release/weir-operator" bash bench/operator.sh
 
 clean: ## remove what was built here (the cache outside the checkout stays)
 	cargo clean

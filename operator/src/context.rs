@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weir_crds::StreamingJob;
@@ -22,6 +23,7 @@ use crate::job::Job;
 use crate::local::Local;
 use crate::metrics::{JobView, Metrics, WatchKind};
 use crate::names::JobId;
+use crate::observe;
 use crate::poll::Poller;
 use crate::settings::Settings;
 use crate::token;
@@ -51,6 +53,7 @@ pub struct Context {
     locals: Mutex<HashMap<JobId, Local>>,
     jobs: Mutex<HashMap<(String, String), Known>>,
     conflicts: Mutex<HashSet<JobId>>,
+    ended: Mutex<HashMap<(String, String), Vec<Pod>>>,
 }
 
 /// What a context is made of.
@@ -93,6 +96,7 @@ impl Context {
             locals: Mutex::default(),
             jobs: Mutex::default(),
             conflicts: Mutex::default(),
+            ended: Mutex::default(),
         }
     }
 
@@ -141,8 +145,25 @@ impl Context {
         self.health.heard(kind, scope, Instant::now());
     }
 
+    /// A pod was removed. Where its last state says that it had ended, that is the proof, and nobody else has it any more.
+    pub fn removed(&self, pod: &Pod) {
+        let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        let (Some(owner), true) = (owner, observe::has_ended(pod, self.clock.now())) else { return };
+        let mut pod = pod.clone();
+        pod.metadata.managed_fields = None;
+        let key = (pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone());
+        self.ended.lock().entry(key).or_default().push(pod);
+    }
+
+    /// Pods of a job that were removed after their end, since the last time of asking.
+    pub fn take_ended(&self, id: &JobId) -> Vec<Pod> {
+        let taken = self.ended.lock().remove(&(id.namespace.clone(), id.name.clone()));
+        taken.into_iter().flatten().filter(|pod| id.owns(&pod.metadata)).collect()
+    }
+
     /// The job is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
+        self.ended.lock().remove(&(namespace.to_owned(), name.to_owned()));
         let known = self.jobs.lock().remove(&(namespace.to_owned(), name.to_owned()));
         if let Some(id) = known.and_then(|known| known.id) {
             self.locals.lock().remove(&id);

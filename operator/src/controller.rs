@@ -1,7 +1,7 @@
 //! What wakes a pass: watches of metadata, timers of the plan, a check that is done, a jump of the clock.
 //!
-//! Watches carry names only and may be late, doubled or silent: a pass reads
-//! everything anew. Each job has one pass at a time and one pending wake-up. A
+//! Watches may be late, doubled or silent: a pass reads everything anew. The one
+//! thing that a watch alone can tell is the last state of a pod that was removed. Each job has one pass at a time and one pending wake-up. A
 //! pass that fails or panics is tried again with a growing pause and delays no
 //! other job.
 
@@ -41,7 +41,6 @@ mod heard;
 use heard::heard_of;
 
 type JobMeta = PartialObjectMeta<StreamingJob>;
-type PodMeta = PartialObjectMeta<Pod>;
 
 /// What else asks for passes.
 #[derive(Clone)]
@@ -81,13 +80,19 @@ pub async fn run(context: Arc<Context>, wakers: Wakers, stop: impl Future<Output
 
 async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<String>) {
     let jobs = api::<JobMeta>(&context, WatchKind::StreamingJob, namespace.as_deref());
-    let pods = api::<PodMeta>(&context, WatchKind::Pod, namespace.as_deref());
+    let pods = api::<Pod>(&context, WatchKind::Pod, namespace.as_deref());
     let everything = watcher::Config::default().timeout(WATCH_SECONDS).any_semantic();
     let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
     let (reader, writer) = reflector::store::<JobMeta>();
     let scope = namespace.as_deref().unwrap_or_default();
     let jobs = watched(&context, WatchKind::StreamingJob, scope, watcher(jobs, everything)).reflect(writer).touched_objects();
-    let pods = watched(&context, WatchKind::Pod, scope, watcher(pods, ours)).touched_objects();
+    let mourner = Arc::clone(&context);
+    let pods = watcher(pods, ours).inspect_ok(move |event| {
+        if let watcher::Event::Delete(pod) = event {
+            mourner.removed(pod);
+        }
+    });
+    let pods = watched(&context, WatchKind::Pod, scope, pods).touched_objects();
     let checked = BroadcastStream::new(wakers.checked.subscribe())
         .filter_map(|id| async move { id.ok() })
         .map(|id: JobId| ObjectRef::<JobMeta>::new(&id.name).within(&id.namespace));
@@ -116,15 +121,15 @@ where
     }
 }
 
-/// A watch that is counted, begun again after errors, and holds nothing but names and owners.
+/// A watch that is counted and begun again after errors; of metadata, names and owners stay.
 fn watched<K, S>(
     context: &Arc<Context>,
     kind: WatchKind,
     scope: &str,
     events: S,
-) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send + use<K, S>
+) -> impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + use<K, S>
 where
-    S: Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<K>>>> + Send,
+    S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send,
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     let (seen, failed, scope) = (Arc::clone(context), Arc::clone(context), scope.to_owned());
@@ -139,9 +144,10 @@ where
         })
         .default_backoff()
         .modify(|object| {
-            object.metadata.managed_fields = None;
-            object.metadata.annotations = None;
-            object.metadata.labels = None;
+            let metadata = object.meta_mut();
+            metadata.managed_fields = None;
+            metadata.annotations = None;
+            metadata.labels = None;
         })
 }
 

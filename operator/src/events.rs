@@ -96,7 +96,7 @@ impl EventSink {
     }
 
     /// Queues an event about a job; never waits and never fails.
-    pub fn publish(&self, job: &JobId, resource_version: Option<&str>, event: &Event) {
+    pub fn publish(&self, job: &JobId, event: &Event) {
         let known = match event.kind {
             EventKind::Normal => NORMAL_REASONS.contains(&event.reason),
             EventKind::Warning => WARNING_REASONS.contains(&event.reason),
@@ -111,7 +111,7 @@ impl EventSink {
             queue.pop_front();
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
-        queue.push_back((published(event), reference(job, resource_version)));
+        queue.push_back((published(event), reference(job)));
         drop(queue);
         self.shared.filled.notify_one();
     }
@@ -188,14 +188,15 @@ fn digest(text: &str) -> u64 {
     hasher.finish()
 }
 
-fn reference(job: &JobId, resource_version: Option<&str>) -> ObjectReference {
+fn reference(job: &JobId) -> ObjectReference {
     ObjectReference {
         api_version: Some("weir.dev/v1alpha1".to_owned()),
         kind: Some("StreamingJob".to_owned()),
         name: Some(job.name.clone()),
         namespace: Some(job.namespace.clone()),
         uid: Some(job.uid.clone()),
-        resource_version: resource_version.map(str::to_owned),
+        // The recorder adds an event to an earlier one of the very same reference, so this must not change with each write.
+        resource_version: None,
         field_path: None,
     }
 }

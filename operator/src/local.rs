@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Action;
 use weir_supervisor::health::HealthMemory;
 use weir_supervisor::time::Timestamp;
@@ -19,6 +20,8 @@ pub struct Local {
     pub tasks: BTreeMap<String, Asked>,
     /// By task: the epoch whose pod the API server refused, and its words.
     pub rejections: BTreeMap<String, (u64, String)>,
+    /// Pods that were removed after their end, in their last state, until that is remembered.
+    pub ended: Vec<Pod>,
     /// Streaks and windows, fresher than the stored ones.
     pub health: HealthMemory,
     /// When the status was last written.
@@ -52,6 +55,7 @@ impl Local {
         self.orders.is_empty()
             && self.tasks.is_empty()
             && self.rejections.is_empty()
+            && self.ended.is_empty()
             && self.references.is_empty()
             && !self.conflict_reported
             && !self.is_new

@@ -2,17 +2,17 @@
 //!
 //! Pods are found by the job's label and again by their fixed names where the
 //! memory expects one; whose they are is told by the owner's UID alone. A pod
-//! object that is gone is proof of its end only when its node could have
-//! reported. Composes the pure judgements of `observe`; decides nothing.
+//! object that is gone is proof of its end only when its last state said so or
+//! its node could have reported. Composes the pure judgements of `observe`; decides nothing.
 
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
+use weir_supervisor::Memory;
 use weir_supervisor::memory::{RunMemory, TaskMemory, TaskState};
 use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StopOrder};
 use weir_supervisor::time::Timestamp;
-use weir_supervisor::Memory;
 
 use crate::cluster::{CallError, Cluster, NodeLook};
 use crate::job::Job;
@@ -47,6 +47,7 @@ impl Observer<'_> {
     pub async fn look(&self, job: &Job, memory: &Memory, local: &mut Local) -> Result<Look, CallError> {
         let (pods, strangers) = self.find_pods(job, memory).await?;
         self.ask(&pods, local).await;
+        let prefix = pod_name(&job.id.name, "");
         let mut slots = BTreeMap::new();
         for (task, pod) in &pods {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -61,6 +62,12 @@ impl Observer<'_> {
         for (task, (epoch, message)) in &local.rejections {
             slots.entry(task.clone()).or_insert_with(|| Slot::Rejected { epoch: *epoch, message: message.clone() });
         }
+        local.ended.retain(|pod| awaited(memory.run.as_ref(), &prefix, pod).is_some());
+        for pod in &local.ended {
+            let Some(task) = awaited(memory.run.as_ref(), &prefix, pod) else { continue };
+            let instance = observe::instance(pod, &NodeState::NotAsked, None, self.now);
+            slots.entry(task).or_insert_with(|| Slot::Present(Box::new(instance)));
+        }
         for (name, epoch) in unseen_orders(memory.run.as_ref(), &slots) {
             slots.insert(name, Slot::Lost { epoch });
         }
@@ -70,8 +77,7 @@ impl Observer<'_> {
             }
         }
         let highest_epoch = pods.values().filter_map(epoch_of_pod).max().unwrap_or_default().max(job.status_epoch());
-        let observed =
-            Observed { slots, highest_epoch, shutdown: job.shutdown(), confirmed_terminated: job.confirmed_terminated() };
+        let observed = Observed { slots, highest_epoch, shutdown: job.shutdown(), confirmed_terminated: job.confirmed_terminated() };
         Ok(Look { observed, pods })
     }
 
@@ -83,7 +89,8 @@ impl Observer<'_> {
         let owned = listed.into_iter().filter(|pod| job.id.owns(&pod.metadata));
         let mut pods: BTreeMap<String, Pod> = owned.filter_map(|pod| Some((task_of(&pod)?, pod))).collect();
         let mut strangers = BTreeMap::new();
-        let expected = memory.run.iter().flat_map(|run| &run.tasks).filter(|(_, task)| task.state.is_live() || task.state == TaskState::Pending);
+        let expected =
+            memory.run.iter().flat_map(|run| &run.tasks).filter(|(_, task)| task.state.is_live() || task.state == TaskState::Pending);
         for (task, _) in expected {
             if pods.contains_key(task) {
                 continue;
@@ -104,11 +111,8 @@ impl Observer<'_> {
         let uid_of = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
         let present: Vec<String> = pods.values().map(uid_of).collect();
         local.tasks.retain(|uid, _| present.contains(uid));
-        let due: Vec<(&Pod, String)> = pods
-            .values()
-            .map(|pod| (pod, uid_of(pod)))
-            .filter(|(pod, uid)| is_running(pod) && self.is_due(local.tasks.get(uid)))
-            .collect();
+        let due: Vec<(&Pod, String)> =
+            pods.values().map(|pod| (pod, uid_of(pod))).filter(|(pod, uid)| is_running(pod) && self.is_due(local.tasks.get(uid))).collect();
         let answers = join_all(due.into_iter().map(|(pod, uid)| async move { (pod, uid, self.poller.ask(pod).await) })).await;
         for (pod, uid, answer) in answers {
             let asked = local.tasks.entry(uid).or_default();
@@ -175,6 +179,13 @@ impl Observer<'_> {
             place: task.place.clone(),
         }))))
     }
+}
+
+/// The task whose instance of this epoch is thought to be alive.
+fn awaited(run: Option<&RunMemory>, prefix: &str, pod: &Pod) -> Option<String> {
+    let name = pod.metadata.name.as_deref()?.strip_prefix(prefix)?;
+    let task = run?.tasks.get(name)?;
+    (task.state.is_live() && task.epoch.is_some() && task.epoch == epoch_of_pod(pod)).then(|| name.to_owned())
 }
 
 /// Orders to start of an earlier pass whose pod is not there. The pod may have come and gone, or a call that was held

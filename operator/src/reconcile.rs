@@ -13,9 +13,9 @@ use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Action, Desired, Event, EventKind, Memory, Plan, decide};
 
 use crate::apply::{Applier, ApplyError, Subject};
-use crate::fencing;
 use crate::cluster::CallError;
 use crate::context::Context;
+use crate::fencing;
 use crate::job::{Job, Remembered};
 use crate::local::Local;
 use crate::look::{Look, Observer};
@@ -109,6 +109,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     let mut footing = footing::find(context, job, &memory, now).await?;
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
+    local.ended.extend(context.take_ended(&job.id));
     let mut look = observer.look(job, &memory, local).await?;
     if is_forgotten(job, local) {
         look.observed.highest_epoch = look.observed.highest_epoch.max(u64::try_from(now.timestamp()).unwrap_or_default());
@@ -128,7 +129,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     let subject = Subject { job, accepted: &footing.accepted_or_empty(), memory: &plan.memory, pods: &look.pods };
     let applied = apply(context, &subject, &plan, local, now).await;
     for event in &plan.events {
-        context.events.publish(&job.id, resource_version(job), event);
+        context.events.publish(&job.id, event);
     }
     let acted = applied?;
     if let Some(finished) = &plan.finished {
@@ -156,7 +157,7 @@ async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option
                 context.settings.installation,
                 crate::names::INSTALLATION
             );
-            context.events.publish(&job.id, resource_version(job), &Event { kind: EventKind::Warning, reason: "ScopeConflict", note });
+            context.events.publish(&job.id, &Event { kind: EventKind::Warning, reason: "ScopeConflict", note });
         }
         return Ok(Some(resync));
     }
@@ -254,7 +255,7 @@ async fn write(
         let note = "the API server drops status.memory, so nothing may be ordered: the served CRD is older than this operator; apply the \
                     output of `weir-operator crd`";
         let event = Event { kind: EventKind::Warning, reason: "StatusUnreadable", note: note.to_owned() };
-        context.events.publish(&job.id, resource_version(job), &event);
+        context.events.publish(&job.id, &event);
         return Err(PassError::MemoryDropped);
     }
     let kind = match change {
@@ -283,7 +284,7 @@ async fn apply(context: &Context, subject: &Subject<'_>, plan: &Plan, local: &mu
         span.in_scope(|| tracing::info!(?action, "order"));
         if let Some(adopted) = applier.apply(action, subject, local).instrument(span).await? {
             let note = format!("the pod of task {} with epoch {} was there already and is taken over", adopted.task, adopted.epoch);
-            context.events.publish(&subject.job.id, resource_version(subject.job), &Event { kind: EventKind::Normal, reason: "RunAdopted", note });
+            context.events.publish(&subject.job.id, &Event { kind: EventKind::Normal, reason: "RunAdopted", note });
         }
     }
     Ok(plan.actions.len())
@@ -320,8 +321,4 @@ fn next(context: &Context, plan: &Plan, look: &Look, footing: &Footing, local: &
         within = within.min(elapsed(now, at));
     }
     Next::Within(within)
-}
-
-fn resource_version(job: &Job) -> Option<&str> {
-    job.object.metadata.resource_version.as_deref()
 }

@@ -104,6 +104,11 @@ pub fn phase(pod: &Pod, node: &NodeState, now: Timestamp) -> Phase {
     if is_ready(status) { Phase::Ready } else { Phase::Starting(obstacle(pod, status)) }
 }
 
+/// Whether a pod says that its engine is over.
+pub fn has_ended(pod: &Pod, now: Timestamp) -> bool {
+    matches!(phase(pod, &NodeState::NotAsked, now), Phase::Exited(_))
+}
+
 /// The node that a pod is bound to.
 pub fn place(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())

@@ -10,6 +10,8 @@ mod churn;
 mod edits;
 mod exits;
 mod finalizers;
+mod fleet;
+mod install;
 mod kills;
 mod lifecycle;
 mod nodes;

@@ -8,6 +8,7 @@ pub mod control_plane;
 pub mod faults;
 pub mod invariants;
 pub mod kubelet;
+pub mod operator_process;
 pub mod standin;
 pub mod wait;
 
