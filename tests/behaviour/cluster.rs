@@ -199,7 +199,10 @@ async fn cluster_an_example_job_streams_and_survives_its_failures() {
 
     // Without retries the run fails, and the next one comes after its delay.
     town.patch(json!({"spec": {"taskRetry": {"maxRetries": 0}}})).await;
-    town.until("observed", |job| job["status"]["observedGeneration"] == job["metadata"]["generation"]).await;
+    let is_accepted = |job: &Value| {
+        condition(job, "Accepted")["status"] == "True" && job["status"]["observedGeneration"] == job["metadata"]["generation"]
+    };
+    town.until("accepted", is_accepted).await;
     produce(&topic, 150..200);
     town.kubelet.kill(&town.namespace, POD, Signal::KILL).unwrap();
     let waiting = town.until("backing off", |job| condition(job, "Ready")["reason"] == "BackingOff").await;
