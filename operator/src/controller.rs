@@ -93,15 +93,24 @@ async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<Strin
         }
     });
     let pods = watched(&context, WatchKind::Pod, scope, pods).touched_objects();
+    let (missed, all_missed) = watch::channel(0_u64);
     let checked = BroadcastStream::new(wakers.checked.subscribe())
-        .filter_map(|id| async move { id.ok() })
+        .filter_map(move |id| {
+            if id.is_err() {
+                // Verdicts came faster than they were taken: nobody knows whose, so all jobs are looked at.
+                missed.send_modify(|count| *count += 1);
+            }
+            std::future::ready(id.ok())
+        })
         .map(|id: JobId| ObjectRef::<JobMeta>::new(&id.name).within(&id.namespace));
     let jumps = WatchStream::from_changes(wakers.jumps.clone()).map(drop);
+    let all_missed = WatchStream::from_changes(all_missed).map(drop);
     Controller::for_stream(jobs, reader)
         .with_config(Config::default().concurrency(context.settings.concurrency))
         .owns_stream(pods)
         .reconcile_on(checked)
         .reconcile_all_on(jumps)
+        .reconcile_all_on(all_missed)
         .run(one, retry, context)
         .for_each(|_| std::future::ready(()))
         .await;

@@ -20,9 +20,13 @@ pub fn binary() -> PathBuf {
 
 fn build() -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding the test's own program")?;
-    // target/debug/deps/test-0123 or target/debug/program
+    // target/debug/deps/test-0123, target/debug/examples/program or target/debug/program
     let folder = own.parent().context("a program lies in a folder")?;
-    let profile = if folder.ends_with("deps") { folder.parent().context("deps lies in a folder")? } else { folder };
+    let profile = if folder.ends_with("deps") || folder.ends_with("examples") {
+        folder.parent().context("deps and examples lie in a folder")?
+    } else {
+        folder
+    };
     let target = profile.parent().context("a profile's folder lies in the target folder")?;
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
