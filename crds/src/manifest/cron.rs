@@ -27,12 +27,13 @@ pub(super) fn check(expression: &str) -> Result<(), String> {
         ("month", 1, 12, &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]),
         ("day of week", 0, 7, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
     ];
-    for (field, (name, least, most, words)) in fields.iter().zip(bounds) {
-        if !field.split(',').all(|part| part_is_valid(part, least, most, words)) {
-            return Err(format!("`{field}` is not a {name} ({least} to {most}, with *, lists, ranges and steps)"));
-        }
+    let mut all = Vec::with_capacity(bounds.len());
+    for (field, bounds) in fields.iter().zip(bounds) {
+        let (name, least, most, _) = bounds;
+        let refused = || format!("`{field}` is not a {name} ({least} to {most}, with *, lists, ranges and steps)");
+        all.push(values(field, bounds).ok_or_else(refused)?);
     }
-    let [_, _, (_, days), (_, months), (weekdays, _)] = [0, 1, 2, 3, 4].map(|at| (fields[at], values(fields[at], bounds[at])));
+    let (days, months, weekdays) = (&all[2], &all[3], fields[4]);
     // With a day of week, a tick needs no day of month.
     if weekdays == "*" && !months.iter().any(|month| days.iter().any(|day| *day <= longest(*month))) {
         return Err(format!("never comes: no month of `{}` has a day of `{}`", fields[3], fields[2]));
@@ -49,23 +50,32 @@ fn longest(month: u32) -> u32 {
     }
 }
 
-/// All values of a valid field.
-fn values(field: &str, (_, least, most, words): Bounds) -> Vec<u32> {
+/// All values of a field; none when it is not valid.
+fn values(field: &str, bounds: Bounds) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for part in field.split(',') {
-        let (range, step) = part.split_once('/').unwrap_or((part, "1"));
-        let step = step.parse::<usize>().unwrap_or(1).max(1);
-        let (from, to) = match range.split_once('-') {
-            Some((from, to)) => (number(from, least, most, words), number(to, least, most, words)),
-            None if range == "*" => (Some(least), Some(most)),
-            // `5/2` goes on to the end, `5` stands alone.
-            None => (number(range, least, most, words), if part.contains('/') { Some(most) } else { number(range, least, most, words) }),
-        };
-        if let (Some(from), Some(to)) = (from, to) {
-            all.extend((from..=to).step_by(step));
-        }
+        all.extend(values_of_part(part, bounds)?);
     }
-    all
+    Some(all)
+}
+
+fn values_of_part(part: &str, (_, least, most, words): Bounds) -> Option<impl Iterator<Item = u32>> {
+    let number = |text: &str| number(text, least, most, words);
+    let (range, step) = match part.split_once('/') {
+        Some((range, step)) => (range, Some(step.parse::<u32>().ok().filter(|step| *step >= 1)?)),
+        None => (part, None),
+    };
+    let (from, to) = match range.split_once('-') {
+        Some((from, to)) => (number(from)?, number(to)?),
+        None if range == "*" => (least, most),
+        // `5/2` goes on to the end, `5` stands alone.
+        None => {
+            let from = number(range)?;
+            (from, if step.is_some() { most } else { from })
+        }
+    };
+    let step = usize::try_from(step.unwrap_or(1)).ok()?;
+    (from <= to).then(|| (from..=to).step_by(step))
 }
 
 /// A number, or a word that stands for one.
@@ -73,21 +83,6 @@ fn number(text: &str, least: u32, most: u32, words: &[&str]) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let by_word = words.iter().position(|word| *word == lower).and_then(|at| u32::try_from(at).ok()).map(|at| at + least);
     by_word.or_else(|| text.parse::<u32>().ok()).filter(|value| (least..=most).contains(value))
-}
-
-fn part_is_valid(part: &str, least: u32, most: u32, words: &[&str]) -> bool {
-    let (range, step) = match part.split_once('/') {
-        Some((range, step)) => (range, Some(step)),
-        None => (part, None),
-    };
-    if step.is_some_and(|step| !step.parse::<u32>().is_ok_and(|step| step >= 1)) {
-        return false;
-    }
-    let number = |text: &str| number(text, least, most, words);
-    match range.split_once('-') {
-        Some((from, to)) => matches!((number(from), number(to)), (Some(from), Some(to)) if from <= to),
-        None => range == "*" || number(range).is_some(),
-    }
 }
 
 /// Quartz has seconds first and `?`, counts weekdays from 1 = Sunday, and may end with a year.
