@@ -17,7 +17,7 @@ use weir_operator::operator::{self, Services};
 use weir_operator::rbac::Scope;
 use weir_operator::settings::Settings;
 use weir_operator::token::OperatorKey;
-use weir_testcluster::invariants::{Invariant, Recorder, epochs_of_pods, job_resource, one_run};
+use weir_testcluster::invariants::{Invariant, Recorder, condition, epochs_of_pods, job_resource, one_run};
 use weir_testcluster::kubelet::{Kubelet, Options, Program, Signal};
 use weir_testcluster::{ControlPlane, User};
 use weir_testkit::judge::{Input, Judge};
@@ -129,11 +129,6 @@ impl<'a> Town<'a> {
         self.stop.send_replace(true);
         self.operator.await.unwrap();
     }
-}
-
-fn condition(job: &Value, kind: &str) -> Value {
-    let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
 }
 
 /// The example's manifest for a topic and a folder, mounted from the node; delays made short.

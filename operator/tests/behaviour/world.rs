@@ -21,6 +21,7 @@ use weir_operator::rbac::Scope;
 use weir_operator::settings::Settings;
 use weir_operator::token::OperatorKey;
 use weir_testcluster::faults::Faults;
+pub use weir_testcluster::invariants::condition;
 use weir_testcluster::invariants::{Recorder, job_resource, one_run};
 use weir_testcluster::kubelet::{FIRST_NODE, Kubelet, Options, Program};
 use weir_testcluster::standin::{self, Control, STORE_VARIABLE, Store};
@@ -296,12 +297,6 @@ pub fn job(name: &str, tasks: &[&str]) -> Value {
             "tasks": tasks.iter().map(task).collect::<Vec<_>>(),
         },
     })
-}
-
-/// A condition of a job.
-pub fn condition(job: &Value, kind: &str) -> Value {
-    let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
 }
 
 /// Whether the status speaks of the newest generation.

@@ -40,8 +40,13 @@ fn conditions(version: &Version) -> &[Value] {
     version["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn condition<'a>(version: &'a Version, kind: &str) -> Option<&'a Value> {
+fn written<'a>(version: &'a Version, kind: &str) -> Option<&'a Value> {
     conditions(version).iter().find(|condition| condition["type"] == kind)
+}
+
+/// A condition of a job; null where it has none of that kind.
+pub fn condition<'a>(version: &'a Version, kind: &str) -> &'a Value {
+    written(version, kind).unwrap_or(&Value::Null)
 }
 
 fn judge_one(version: &Version) -> Vec<Violation> {
@@ -58,17 +63,17 @@ fn judge_one(version: &Version) -> Vec<Violation> {
     }
     let is_written = observed.is_some_and(|observed| observed >= 0) || !conditions(version).is_empty();
     if is_written {
-        let missing: Vec<&str> = CONDITION_TYPES.into_iter().filter(|kind| condition(version, kind).is_none()).collect();
+        let missing: Vec<&str> = CONDITION_TYPES.into_iter().filter(|kind| written(version, kind).is_none()).collect();
         if !missing.is_empty() {
             add(Invariant::I10, format!("the conditions {missing:?} are missing"));
         }
     }
-    let holds = |kind: &str| condition(version, kind).is_some_and(|condition| condition["status"] == "True");
+    let holds = |kind: &str| written(version, kind).is_some_and(|condition| condition["status"] == "True");
     if holds("Reconciling") && holds("Stalled") {
         add(Invariant::I10, "Reconciling and Stalled are both True".to_owned());
     }
     if kstatus(version) == Kstatus::Current {
-        let reason = condition(version, "Ready").filter(|ready| ready["status"] == "True").and_then(|ready| ready["reason"].as_str());
+        let reason = written(version, "Ready").filter(|ready| ready["status"] == "True").and_then(|ready| ready["reason"].as_str());
         if !reason.is_some_and(|reason| WELL.contains(&reason)) {
             add(Invariant::I6, format!("kstatus says Current although Ready's reason is {reason:?}"));
         }
@@ -95,7 +100,7 @@ fn judge_pair(before: &Version, after: &Version) -> Vec<Violation> {
     }
     for new in conditions(after) {
         let kind = new["type"].as_str().unwrap_or_default();
-        let Some(old) = condition(before, kind) else { continue };
+        let Some(old) = written(before, kind) else { continue };
         let (old_time, new_time) = (old["lastTransitionTime"].as_str(), new["lastTransitionTime"].as_str());
         let flipped = old["status"] != new["status"];
         if !flipped && old_time != new_time {

@@ -11,7 +11,7 @@ mod recorder;
 
 use std::fmt;
 
-pub use judge::{Version, epochs_of_pods, judge_versions};
+pub use judge::{Version, condition, epochs_of_pods, judge_versions};
 pub use kstatus::{Kstatus, kstatus};
 pub use recorder::{Recorder, job_resource};
 
