@@ -17,8 +17,8 @@ use weir_crds::finding::Finding;
 use weir_crds::resource::{OnChangeSpec, OptionsFromSpec, StreamingJobSpec, edit_problems};
 use weir_supervisor::generation::Accepted;
 
+use crate::build::{self, ACCEPTED_KEY, BuildError, DOCUMENT_KEY};
 use crate::names::JobId;
-use crate::build::{self, BuildError, ACCEPTED_KEY, DOCUMENT_KEY};
 use crate::paths;
 use crate::rbac::SecretAccess;
 
@@ -47,7 +47,8 @@ pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec
         return Some(Refusal::invalid(problem));
     }
     if let Some(accepted) = last_good {
-        let found = edit_problems(&named(id, accepted.spec.clone()), &named(id, spec.clone()));
+        let named = |spec| StreamingJob::in_namespace(&id.namespace, &id.name, spec);
+        let found = edit_problems(&named(accepted.spec.clone()), &named(spec.clone()));
         if !found.is_empty() {
             let sentences: Vec<String> = found.iter().map(Finding::sentence).collect();
             return Some(Refusal::invalid(sentences.join("; ")));
@@ -105,10 +106,4 @@ pub fn recorded(id: &JobId, map: &ConfigMap) -> Option<Accepted> {
 pub fn newest_below(id: &JobId, maps: &[ConfigMap], generation: i64) -> Option<Accepted> {
     let known = maps.iter().filter_map(|map| recorded(id, map)).filter(|accepted| accepted.generation < generation);
     known.max_by_key(|accepted| accepted.generation)
-}
-
-fn named(id: &JobId, spec: StreamingJobSpec) -> StreamingJob {
-    let mut job = StreamingJob::new(&id.name, spec);
-    job.metadata.namespace = Some(id.namespace.clone());
-    job
 }

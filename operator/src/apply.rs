@@ -18,7 +18,7 @@ use crate::cluster::{CallError, Cluster, Created, Grace};
 use crate::job::Job;
 use crate::local::Local;
 use crate::metrics::{CreateConflict, OperatorMetrics};
-use crate::names::{controller_uid, epoch_of_pod, generation_name, pod_name};
+use crate::names::{epoch_of_pod, generation_name, pod_name};
 use crate::poll::{LiveSettings, Poller};
 use crate::settings::Settings;
 use crate::token;
@@ -160,7 +160,7 @@ impl Applier<'_> {
     async fn judge_existing(&self, subject: &Subject<'_>, task: &str, epoch: u64) -> Result<Option<Adopted>, ApplyError> {
         let name = pod_name(&subject.job.id.name, task);
         let Some(found) = self.cluster.pod(&subject.job.id.namespace, &name).await? else { return Ok(None) };
-        let is_own = controller_uid(&found.metadata) == Some(subject.job.id.uid.as_str());
+        let is_own = subject.job.id.owns(&found.metadata);
         let class = match epoch_of_pod(&found) {
             Some(there) if is_own && there == epoch => CreateConflict::Adopted,
             _ if is_own => CreateConflict::Terminating,

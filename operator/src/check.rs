@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
 use child::Ended;
 
@@ -116,7 +117,7 @@ fn stored(document: &Value) -> std::io::Result<tempfile::NamedTempFile> {
 }
 
 fn unavailable(message: String) -> Verdict {
-    Verdict::Unavailable { message: findings::cut(&message, findings::MESSAGE_BYTES) }
+    Verdict::Unavailable { message: cut(&message, MESSAGE_BYTES) }
 }
 
 /// The last line of what the program complained about.

@@ -22,7 +22,7 @@ use crate::http::Health;
 use crate::job::Job;
 use crate::local::Local;
 use crate::metrics::{JobView, Metrics, WatchKind};
-use crate::names::JobId;
+use crate::names::{JobId, controller};
 use crate::observe;
 use crate::poll::Poller;
 use crate::settings::Settings;
@@ -50,81 +50,45 @@ pub struct Context {
     pub health: Arc<Health>,
     /// Lets passes in until the controller ends.
     pub gate: Gate,
+    /// What passes and watches left.
+    pub left: Left,
+}
+
+/// What passes and watches left in this process, of all jobs; nothing at first.
+#[derive(Default)]
+pub struct Left {
     locals: Mutex<HashMap<JobId, Local>>,
     jobs: Mutex<HashMap<(String, String), Known>>,
     conflicts: Mutex<HashSet<JobId>>,
     ended: Mutex<HashMap<(String, String), Vec<Pod>>>,
 }
 
-/// What a context is made of.
-pub struct Parts {
-    /// The API server.
-    pub cluster: Cluster,
-    /// The tasks.
-    pub poller: Poller,
-    /// Settings.
-    pub settings: Settings,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// The installation's key.
-    pub key: token::OperatorKey,
-    /// Checks of new generations.
-    pub checks: Checks,
-    /// Events about jobs.
-    pub events: EventSink,
-    /// Counters, and what is shown of each job.
-    pub metrics: Metrics,
-    /// Whether this process does its part.
-    pub health: Arc<Health>,
-}
-
 impl Context {
-    /// A context in which no pass has been.
-    pub fn new(parts: Parts) -> Context {
-        let Parts { cluster, poller, settings, clock, key, checks, events, metrics, health } = parts;
-        Context {
-            cluster,
-            poller,
-            settings,
-            clock,
-            key,
-            checks,
-            events,
-            metrics,
-            health,
-            gate: Gate::default(),
-            locals: Mutex::default(),
-            jobs: Mutex::default(),
-            conflicts: Mutex::default(),
-            ended: Mutex::default(),
-        }
-    }
-
     /// What the last pass of a job left.
     pub fn take_local(&self, id: &JobId) -> Local {
-        self.locals.lock().remove(id).unwrap_or_default()
+        self.left.locals.lock().remove(id).unwrap_or_default()
     }
 
     /// Leaves something for the next pass.
     pub fn put_local(&self, id: &JobId, local: Local) {
         if !local.is_idle() {
-            self.locals.lock().insert(id.clone(), local);
+            self.left.locals.lock().insert(id.clone(), local);
         }
     }
 
     /// Shows a job in the metrics.
-    pub fn show(&self, job: &Job, desired: &Desired, status: &StreamingJobStatus) {
+    pub fn show(&self, job: &Job, desired: &Desired, status: StreamingJobStatus) {
         let mut shown = StreamingJob::new(&job.id.name, StreamingJobSpec::without_tasks());
         shown.metadata.generation = Some(job.generation);
         shown.spec.image = Some(desired.image.clone());
-        shown.status = Some(status.clone());
+        shown.status = Some(status);
         self.metrics.board.update(&job.id, JobView::of(&shown));
         self.known(&job.id.namespace, &job.id.name, |known| known.id = Some(job.id.clone()));
     }
 
     /// The job is another installation's.
     pub fn scope_conflict(&self, id: &JobId) {
-        let mut conflicts = self.conflicts.lock();
+        let mut conflicts = self.left.conflicts.lock();
         conflicts.insert(id.clone());
         self.metrics.operator.scope_conflicts(conflicts.len());
         drop(conflicts);
@@ -133,7 +97,7 @@ impl Context {
 
     /// The job is ours after all.
     pub fn no_scope_conflict(&self, id: &JobId) {
-        let mut conflicts = self.conflicts.lock();
+        let mut conflicts = self.left.conflicts.lock();
         if conflicts.remove(id) {
             self.metrics.operator.scope_conflicts(conflicts.len());
         }
@@ -147,26 +111,25 @@ impl Context {
 
     /// A pod was removed. Where its last state says that it had ended, that is the proof, and nobody else has it any more.
     pub fn removed(&self, pod: &Pod) {
-        let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
-        let (Some(owner), true) = (owner, observe::has_ended(pod, self.clock.now())) else { return };
+        let (Some(owner), true) = (controller(&pod.metadata), observe::has_ended(pod, self.clock.now())) else { return };
         let mut pod = pod.clone();
         pod.metadata.managed_fields = None;
         let key = (pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone());
-        self.ended.lock().entry(key).or_default().push(pod);
+        self.left.ended.lock().entry(key).or_default().push(pod);
     }
 
     /// Pods of a job that were removed after their end, since the last time of asking.
     pub fn take_ended(&self, id: &JobId) -> Vec<Pod> {
-        let taken = self.ended.lock().remove(&(id.namespace.clone(), id.name.clone()));
+        let taken = self.left.ended.lock().remove(&(id.namespace.clone(), id.name.clone()));
         taken.into_iter().flatten().filter(|pod| id.owns(&pod.metadata)).collect()
     }
 
     /// The job is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
-        self.ended.lock().remove(&(namespace.to_owned(), name.to_owned()));
-        let known = self.jobs.lock().remove(&(namespace.to_owned(), name.to_owned()));
+        self.left.ended.lock().remove(&(namespace.to_owned(), name.to_owned()));
+        let known = self.left.jobs.lock().remove(&(namespace.to_owned(), name.to_owned()));
         if let Some(id) = known.and_then(|known| known.id) {
-            self.locals.lock().remove(&id);
+            self.left.locals.lock().remove(&id);
             self.metrics.board.remove(&id);
             self.checks.forget(&id);
             self.no_scope_conflict(&id);
@@ -183,13 +146,13 @@ impl Context {
 
     /// A pass went through.
     pub fn clear_failures(&self, namespace: &str, name: &str) {
-        if let Some(known) = self.jobs.lock().get_mut(&(namespace.to_owned(), name.to_owned())) {
+        if let Some(known) = self.left.jobs.lock().get_mut(&(namespace.to_owned(), name.to_owned())) {
             known.failures = 0;
         }
     }
 
     fn known<T>(&self, namespace: &str, name: &str, change: impl FnOnce(&mut Known) -> T) -> T {
-        change(self.jobs.lock().entry((namespace.to_owned(), name.to_owned())).or_default())
+        change(self.left.jobs.lock().entry((namespace.to_owned(), name.to_owned())).or_default())
     }
 }
 

@@ -1,9 +1,9 @@
 //! What wakes a pass: watches of metadata, timers of the plan, a check that is done, a jump of the clock.
 //!
 //! Watches may be late, doubled or silent: a pass reads everything anew. The one
-//! thing that a watch alone can tell is the last state of a pod that was removed. Each job has one pass at a time and one pending wake-up. A
-//! pass that fails or panics is tried again with a growing pause and delays no
-//! other job.
+//! thing that a watch alone can tell is the last state of a pod that was removed.
+//! Each job has one pass at a time and one pending wake-up. A pass that fails or
+//! panics is tried again with a growing pause and delays no other job.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -16,14 +16,13 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event as Published, EventType, Recorder, Reporter};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use weir_supervisor::text::NOTE_BYTES;
 use weir_supervisor::{Event, EventKind};
 
 use crate::names::{JobId, MANAGER};
 
 /// Events that wait for the API server, at most.
 pub const QUEUE_LENGTH: usize = 1024;
-/// Longest note in bytes.
-pub const NOTE_BYTES: usize = 1024;
 
 /// Reasons of normal events.
 pub const NORMAL_REASONS: [&str; 10] = [

@@ -24,8 +24,7 @@ const OBJECT_STORE_HOSTS: [&str; 6] = [
 
 /// Whether all checkpoints and sinks of a job are fenced.
 pub fn is_fenced(spec: &StreamingJobSpec, namespace: &str, job: &str) -> bool {
-    let mut named = StreamingJob::new(job, substituted(spec));
-    named.metadata.namespace = Some(namespace.to_owned());
+    let named = StreamingJob::in_namespace(namespace, job, substituted(spec));
     let queries = named.spec.tasks.iter().flat_map(|task| task.queries.iter().map(move |query| (&task.name, query)));
     queries.into_iter().all(|(task, query)| {
         let location = checkpoint_location(&named, task, query);

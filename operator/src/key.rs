@@ -13,10 +13,9 @@ use kube::Api;
 use kube::api::PostParams;
 
 use crate::names::{LABEL_MANAGED_BY, MANAGED_BY};
+use crate::rbac::KEY_SECRET;
 use crate::token::{KEY_BYTES, OperatorKey};
 
-/// Name of the Secret.
-pub const KEY_SECRET: &str = "weir-operator-key";
 /// Key in the Secret.
 pub const KEY_ENTRY: &str = "key";
 

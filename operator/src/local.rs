@@ -49,6 +49,13 @@ pub struct Asked {
     pub answers: Option<Answers>,
 }
 
+impl Asked {
+    /// Whether all queries of the task had started when it last answered.
+    pub fn is_ready(&self) -> bool {
+        self.answers.as_ref().is_some_and(|answers| answers.is_ready)
+    }
+}
+
 impl Local {
     /// Whether there is nothing worth keeping.
     pub fn is_idle(&self) -> bool {

@@ -52,7 +52,7 @@ impl Observer<'_> {
         for (task, pod) in &pods {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
             let asked = local.tasks.get(uid);
-            let node = if wants_node(pod, asked) { self.node_of(pod).await? } else { NodeState::NotAsked };
+            let node = if wants_node(pod, asked) { self.node(observe::pod::place(pod)).await? } else { NodeState::NotAsked };
             let answers = asked.and_then(|asked| asked.answers.as_ref());
             slots.insert(task.clone(), Slot::Present(Box::new(observe::instance(pod, &node, answers, self.now))));
         }
@@ -62,12 +62,12 @@ impl Observer<'_> {
         for (task, (epoch, message)) in &local.rejections {
             slots.entry(task.clone()).or_insert_with(|| Slot::Rejected { epoch: *epoch, message: message.clone() });
         }
-        local.ended.retain(|pod| awaited(memory.run.as_ref(), &prefix, pod).is_some());
-        for pod in &local.ended {
-            let Some(task) = awaited(memory.run.as_ref(), &prefix, pod) else { continue };
-            let instance = observe::instance(pod, &NodeState::NotAsked, None, self.now);
-            slots.entry(task).or_insert_with(|| Slot::Present(Box::new(instance)));
-        }
+        local.ended.retain(|pod| {
+            let Some(task) = awaited(memory.run.as_ref(), &prefix, pod) else { return false };
+            let instance = || observe::instance(pod, &NodeState::NotAsked, None, self.now);
+            slots.entry(task).or_insert_with(|| Slot::Present(Box::new(instance())));
+            true
+        });
         for (name, epoch) in unseen_orders(memory.run.as_ref(), &slots) {
             slots.insert(name, Slot::Lost { epoch });
         }
@@ -139,19 +139,13 @@ impl Observer<'_> {
 
     fn is_due(&self, asked: Option<&Asked>) -> bool {
         let Some(at) = asked.and_then(|asked| asked.at) else { return true };
-        let is_ready = asked.and_then(|asked| asked.answers.as_ref()).is_some_and(|answers| answers.is_ready);
-        let pause = if is_ready { self.settings.poll_interval } else { self.settings.poll_interval.min(std::time::Duration::from_secs(1)) };
+        let is_ready = asked.is_some_and(Asked::is_ready);
+        let pause = if is_ready { self.settings.poll_interval } else { self.settings.starting_poll_interval() };
         at > self.now || weir_supervisor::time::elapsed(at, self.now) >= pause
     }
 
-    async fn node_of(&self, pod: &Pod) -> Result<NodeState, CallError> {
-        match pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) {
-            Some(name) => self.node(name).await,
-            None => Ok(NodeState::NotAsked),
-        }
-    }
-
-    async fn node(&self, name: &str) -> Result<NodeState, CallError> {
+    async fn node(&self, place: Option<&str>) -> Result<NodeState, CallError> {
+        let Some(name) = place else { return Ok(NodeState::NotAsked) };
         Ok(match self.cluster.node(name).await? {
             NodeLook::Found(node) => observe::node_state(Some(&node), self.now),
             NodeLook::Gone => observe::node_state(None, self.now),
@@ -161,10 +155,7 @@ impl Observer<'_> {
 
     /// The slot of a task whose pod object is gone though nobody saw it end; none when that is proof enough.
     async fn judge_vanished(&self, job: &Job, name: &str, task: &TaskMemory) -> Result<Option<Slot>, CallError> {
-        let node = match task.place.as_deref() {
-            Some(place) => self.node(place).await?,
-            None => NodeState::NotAsked,
-        };
+        let node = self.node(task.place.as_deref()).await?;
         let Vanished::Unconfirmed { since } = observe::vanished(task.place.as_deref(), &node, self.now) else { return Ok(None) };
         let begun = task.start_clock.or(task.ready_since).unwrap_or(self.now);
         Ok(Some(Slot::Present(Box::new(Instance {

@@ -83,10 +83,15 @@ impl JobId {
     }
 }
 
+/// An object's controller.
+pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true))
+}
+
 /// UID of an object's controller.
 pub fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+    controller(metadata).map(|owner| owner.uid.as_str())
 }
 
 /// The pod of a task.

@@ -15,9 +15,10 @@ use crate::check::{Checker, Limits};
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
-use crate::context::{Context, Parts};
+use crate::context::{Context, Left};
 use crate::controller::{self, Wakers};
 use crate::events::EventSink;
+use crate::gate::Gate;
 use crate::http::Health;
 use crate::lease::{Leadership, while_leading};
 use crate::metrics::{Metrics, WatchKind};
@@ -83,7 +84,7 @@ async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: 
     services.metrics.forget_jobs();
     // Also where this future is dropped because the leadership is lost.
     let _forgotten = ForgetJobs(services.metrics.clone());
-    let context = Arc::new(Context::new(Parts {
+    let context = Arc::new(Context {
         cluster: Cluster::new(services.client.clone(), services.settings.call_timeout, services.authority.clone()),
         poller,
         settings: services.settings.clone(),
@@ -93,7 +94,9 @@ async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: 
         events,
         metrics: services.metrics.clone(),
         health: Arc::clone(&services.health),
-    }));
+        gate: Gate::default(),
+        left: Left::default(),
+    });
     let wakers = Wakers { checked, jumps: services.jumps.clone() };
     let stopped = async move {
         // A sender that is gone is a process that ends.

@@ -19,8 +19,7 @@ enum Purpose {
 
 /// The first path that a pod cannot use, in a sentence with its remedy.
 pub fn problem(spec: &StreamingJobSpec, namespace: &str, job: &str) -> Option<String> {
-    let mut named = StreamingJob::new(job, substituted(spec));
-    named.metadata.namespace = Some(namespace.to_owned());
+    let named = StreamingJob::in_namespace(namespace, job, substituted(spec));
     named.spec.tasks.iter().find_map(|task| of_task(&named, task))
 }
 
@@ -46,7 +45,9 @@ fn judge(job: &StreamingJob, task: &TaskSpec, field: &str, path: &str, purpose: 
     let normalized = normalized_location(&resolved);
     let local = Some(normalized.as_str()).filter(|location| !location.contains("://"))?;
     if !local.starts_with('/') {
-        return Some(format!("{field}: `{path}` is relative, and a pod has no folder of yours; write an absolute path or a URL such as s3://"));
+        return Some(format!(
+            "{field}: `{path}` is relative, and a pod has no folder of yours; write an absolute path or a URL such as s3://"
+        ));
     }
     let Some(volume) = mounted_at(task, local) else {
         return Some(format!(
@@ -104,7 +105,9 @@ mod tests {
     fn a_local_path_needs_a_volume() {
         let claim = json!({"volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}],
             "volumeMounts": [{"name": "lake", "mountPath": "/data/"}]});
-        for (checkpoint, sink) in [("s3://c/q", "s3://t"), ("/data/c", "${lake}/t"), ("file:///data/c", "/data"), ("/Volumes/disk/s/c", "s3://t")] {
+        for (checkpoint, sink) in
+            [("s3://c/q", "s3://t"), ("/data/c", "${lake}/t"), ("file:///data/c", "/data"), ("/Volumes/disk/s/c", "s3://t")]
+        {
             assert_eq!(found(checkpoint, sink, claim.clone()), None, "{checkpoint} {sink}");
         }
         assert_eq!(found("/Volumes/main/s/c", "s3://t", json!({})), None);
@@ -122,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_checkpoint_outlives_its_pod() {
-        let passing = json!({"volumes": [{"name": "scratch", "emptyDir": {}}], "volumeMounts": [{"name": "scratch", "mountPath": "/data"}]});
+        let passing =
+            json!({"volumes": [{"name": "scratch", "emptyDir": {}}], "volumeMounts": [{"name": "scratch", "mountPath": "/data"}]});
         assert!(found("/data/c", "s3://t", passing.clone()).unwrap().contains("emptyDir"));
         assert_eq!(found("s3://c", "/data/t", passing), None);
     }

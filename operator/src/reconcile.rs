@@ -17,7 +17,7 @@ use crate::cluster::CallError;
 use crate::context::Context;
 use crate::fencing;
 use crate::job::{Job, Remembered};
-use crate::local::Local;
+use crate::local::{Asked, Local};
 use crate::look::{Look, Observer};
 use crate::metrics::StatusWrite;
 use crate::status::{self, Change};
@@ -126,17 +126,20 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         telemetry::record_run(&Span::current(), run.number, plan.memory.epoch);
     }
     write(context, job, &desired, &look, &plan, local, now).await?;
-    let subject = Subject { job, accepted: &footing.accepted_or_empty(), memory: &plan.memory, pods: &look.pods };
+    let accepted = footing.accepted_or_empty();
+    let subject = Subject { job, accepted: &accepted, memory: &plan.memory, pods: &look.pods };
     let applied = apply(context, &subject, &plan, local, now).await;
     for event in &plan.events {
         context.events.publish(&job.id, event);
     }
     let acted = applied?;
     if let Some(finished) = &plan.finished {
-        return leave::leave(context, job, &look, finished).await;
+        tracing::info!(message = finished.message, "the job is let go");
+        return leave::leave(context, job, &look).await;
     }
     if job.is_deleting() && job.skips_graceful_stop() && acted == 0 {
-        return leave::at_once(context, job, &look).await;
+        // Its owner asked not to wait for its pods.
+        return leave::leave(context, job, &look).await;
     }
     if plan.memory.spec != memory.spec || plan.memory.last_run != memory.last_run {
         leave::prune(context, job, &footing, &plan.memory).await?;
@@ -239,8 +242,8 @@ async fn write(
     now: Timestamp,
 ) -> Result<(), PassError> {
     let rendered = weir_supervisor::status::status(desired, &look.observed, &plan.memory);
-    context.show(job, desired, &rendered);
     let composed = status::compose(job.status(), &rendered, &plan.memory);
+    context.show(job, desired, rendered);
     let change = status::change(job.status(), &composed);
     let due = local.written_at.is_none_or(|at| at > now || elapsed(at, now) >= context.settings.progress_interval);
     match change {
@@ -258,10 +261,12 @@ async fn write(
         context.events.publish(&job.id, &event);
         return Err(PassError::MemoryDropped);
     }
-    let kind = match change {
-        Change::Progress => StatusWrite::Progress,
-        Change::Fact | Change::None if plan.actions.is_empty() => StatusWrite::Condition,
-        Change::Fact | Change::None => StatusWrite::WriteAhead,
+    let kind = if change == Change::Progress {
+        StatusWrite::Progress
+    } else if plan.actions.is_empty() {
+        StatusWrite::Condition
+    } else {
+        StatusWrite::WriteAhead
     };
     context.metrics.operator.status_written(kind);
     local.written_at = Some(now);
@@ -311,8 +316,8 @@ fn next(context: &Context, plan: &Plan, look: &Look, footing: &Footing, local: &
         within = within.min(elapsed(now, at));
     }
     if look.observed.any_live() {
-        let all_ready = local.tasks.values().all(|asked| asked.answers.as_ref().is_some_and(|answers| answers.is_ready));
-        within = within.min(if all_ready { settings.poll_interval } else { settings.poll_interval.min(Duration::from_secs(1)) });
+        let all_ready = local.tasks.values().all(Asked::is_ready);
+        within = within.min(if all_ready { settings.poll_interval } else { settings.starting_poll_interval() });
     }
     if !footing.references.is_empty() {
         within = within.min(settings.reference_interval);

@@ -50,6 +50,11 @@ impl Settings {
         }
     }
 
+    /// How often a task is asked that is not ready yet.
+    pub fn starting_poll_interval(&self) -> Duration {
+        self.poll_interval.min(Duration::from_secs(1))
+    }
+
     /// The wait before a look at a job that nothing happens to, by a draw from 0 to 1: up to a fifth shorter than the
     /// interval, so that jobs which were looked at together do not stay together.
     pub fn resync(&self, draw: f64) -> Duration {

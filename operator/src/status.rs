@@ -27,15 +27,18 @@ pub enum Change {
 
 /// The status to store: the new one over what is there.
 pub fn compose(stored: &Value, status: &StreamingJobStatus, memory: &Memory) -> Value {
-    let mut memory = memory.clone();
-    let mut status = status.clone();
-    let mut composed = lay_over(stored, &status, &memory);
+    let fits = |composed: &Value| serde_json::to_vec(composed).map_or(0, |bytes| bytes.len()) <= STATUS_BYTES;
+    let mut composed = lay_over(stored, status, memory);
+    if fits(&composed) {
+        return composed;
+    }
+    let (mut status, mut memory) = (status.clone(), memory.clone());
     for step in 0..STEPS {
-        if serde_json::to_vec(&composed).map_or(0, |bytes| bytes.len()) <= STATUS_BYTES {
-            break;
-        }
         slim(&mut status, &mut memory, step);
         composed = lay_over(stored, &status, &memory);
+        if fits(&composed) {
+            break;
+        }
     }
     composed
 }

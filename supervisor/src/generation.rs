@@ -57,6 +57,11 @@ pub fn with_references(hash: &str, digest: &str) -> String {
     format!("{hash}+{digest}")
 }
 
+/// The digest of [`with_references`]; none where nothing is watched.
+pub fn references_of(hash: &str) -> Option<&str> {
+    hash.split_once('+').map(|(_, digest)| digest)
+}
+
 fn without_references(hash: &str) -> &str {
     hash.split_once('+').map_or(hash, |(mark, _)| mark)
 }

@@ -415,6 +415,15 @@ pub struct CatalogSpec {
     pub volumes: Option<String>,
 }
 
+impl StreamingJob {
+    /// A job of a namespace, as it would be applied.
+    pub fn in_namespace(namespace: &str, name: &str, spec: StreamingJobSpec) -> StreamingJob {
+        let mut job = StreamingJob::new(name, spec);
+        job.metadata.namespace = Some(namespace.to_owned());
+        job
+    }
+}
+
 impl StreamingJobSpec {
     /// A spec that wants nothing.
     pub fn without_tasks() -> StreamingJobSpec {

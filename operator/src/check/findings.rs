@@ -2,11 +2,10 @@
 
 use serde::Deserialize;
 use weir_crds::finding::{Finding, Severity};
+use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
 use super::Verdict;
 
-/// Longest message of a condition.
-pub(super) const MESSAGE_BYTES: usize = 1024;
 /// Errors that a message names.
 const ERRORS_NAMED: usize = 10;
 /// Exit code of a manifest that is refused.
@@ -74,13 +73,4 @@ fn joined(errors: Vec<Found>) -> String {
     let texts: Vec<String> = errors.into_iter().take(ERRORS_NAMED).map(Found::text).collect();
     let named = cut(&texts.join("; "), MESSAGE_BYTES - tail.len());
     format!("{named}{tail}")
-}
-
-/// At most this many bytes, whole characters only; what was cut off is marked.
-pub(super) fn cut(text: &str, bytes: usize) -> String {
-    if text.len() <= bytes {
-        return text.to_owned();
-    }
-    let kept = text.floor_char_boundary(bytes.saturating_sub('…'.len_utf8()));
-    format!("{}…", &text[..kept])
 }

@@ -158,7 +158,7 @@ proptest! {
         let found: Vec<_> = texts.iter().map(|text| json!({"severity": "error", "message": text})).collect();
         let printed = serde_json::to_vec(&found).unwrap();
         let Some(Verdict::Rejected { message, .. }) = findings::verdict(20, &printed) else { panic!("errors reject") };
-        prop_assert!(message.len() <= findings::MESSAGE_BYTES);
+        prop_assert!(message.len() <= MESSAGE_BYTES);
         prop_assert_eq!(texts.len() > 10, message.ends_with(&format!("and {} more", texts.len().saturating_sub(10))));
     }
 

@@ -4,6 +4,7 @@
 //! the record in a ConfigMap tells, or the check is run beside the pass, while
 //! the last good generation stays in force.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use weir_crds::resource::StreamingJobSpec;
@@ -43,8 +44,11 @@ impl Footing {
     }
 
     /// The generation in force; an empty one, of which nothing is ever ordered, when there is none.
-    pub fn accepted_or_empty(&self) -> Accepted {
-        self.accepted.clone().unwrap_or_else(|| Accepted::first(0, StreamingJobSpec::without_tasks()))
+    pub fn accepted_or_empty(&self) -> Cow<'_, Accepted> {
+        match &self.accepted {
+            Some(accepted) => Cow::Borrowed(accepted),
+            None => Cow::Owned(Accepted::first(0, StreamingJobSpec::without_tasks())),
+        }
     }
 }
 

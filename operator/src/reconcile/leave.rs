@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use weir_supervisor::{Finished, Memory};
+use weir_supervisor::Memory;
 
 use super::{Footing, Next, PassError};
 use crate::cluster::{CallError, Grace};
@@ -30,18 +30,8 @@ pub fn entering(job: &Job, installation: &str) -> Value {
     })
 }
 
-/// Lets a job go whose run is over.
-pub async fn leave(context: &Context, job: &Job, look: &Look, finished: &Finished) -> Result<Next, PassError> {
-    tracing::info!(message = finished.message, "the job is let go");
-    // Ended pods have nothing more to tell; live ones there are none.
-    for pod in look.pods.values() {
-        context.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
-    }
-    remove_finalizer(context, job).await
-}
-
-/// Lets a job go without waiting for its pods, because its owner asked for that.
-pub async fn at_once(context: &Context, job: &Job, look: &Look) -> Result<Next, PassError> {
+/// Lets a job go: nothing of it is alive, or its owner asked not to wait.
+pub async fn leave(context: &Context, job: &Job, look: &Look) -> Result<Next, PassError> {
     for pod in look.pods.values() {
         context.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use weir_crds::resource::TaskSpec;
 use weir_supervisor::Memory;
+use weir_supervisor::generation::references_of;
 use weir_supervisor::time::{Timestamp, elapsed};
 
 use super::{Footing, PassError};
@@ -50,8 +51,7 @@ pub async fn digest(
 
 /// The digest that the task last ran with.
 fn remembered(memory: &Memory, task: &str) -> Option<String> {
-    let hash = memory.spec.as_ref()?.tasks.get(task)?;
-    hash.split_once('+').map(|(_, digest)| digest.to_owned())
+    references_of(memory.spec.as_ref()?.tasks.get(task)?).map(str::to_owned)
 }
 
 /// One digest over all that a task refers to; none when something cannot be read.
