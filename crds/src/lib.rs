@@ -11,6 +11,7 @@
 //! | know the rules of a job's life | [`StreamingJobSpec::policy`](resource::StreamingJobSpec::policy) → [`policy::JobPolicy`] |
 //! | know what an edit disrupts, and what it may not change | [`resource::disruption`], [`resource::edit_problems`] |
 //! | find a query's checkpoint, and compare spellings | [`checkpoint::checkpoint_location`], [`checkpoint::normalized_location`] |
+//! | find what a table name or a `/Volumes` path stands for | [`catalog::table_location`], [`catalog::location`] |
 //! | write the CRD and the reference pages | [`resource::crd_yaml`], [`resource::field_table`], [`options::reference_markdown`] |
 //!
 //! Everything is pure: texts in, values and findings out. No client, no clock, no file is touched.
@@ -21,6 +22,7 @@
 #![allow(clippy::result_large_err)]
 
 pub mod annotations;
+pub mod catalog;
 pub mod checkpoint;
 pub mod conf;
 pub mod duration;

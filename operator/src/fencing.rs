@@ -5,6 +5,7 @@
 //! the older one, and every sink skips a batch that it has recorded. Anything
 //! unknown counts as not fenced. Locations are compared as text; nothing is opened.
 
+use weir_crds::catalog;
 use weir_crds::checkpoint::{checkpoint_location, normalized_location};
 use weir_crds::manifest::substituted;
 use weir_crds::options::{Format, Role};
@@ -33,12 +34,8 @@ pub fn is_fenced(spec: &StreamingJobSpec, namespace: &str, job: &str) -> bool {
 }
 
 fn is_on_object_store(spec: &StreamingJobSpec, location: &str) -> bool {
-    let through_catalog = location.strip_prefix("/Volumes/").map(|rest| {
-        let catalog = rest.split('/').next().unwrap_or_default();
-        spec.catalogs.iter().find(|known| known.name == catalog).and_then(|known| known.volumes.as_deref())
-    });
-    let Some(root) = through_catalog.unwrap_or(Some(location)) else { return false };
-    let normalized = normalized_location(root);
+    let Ok(resolved) = catalog::location(&spec.catalogs, location) else { return false };
+    let normalized = normalized_location(&resolved);
     let Some((scheme, rest)) = normalized.split_once("://") else { return false };
     let host = rest.split('/').next().unwrap_or_default().to_ascii_lowercase();
     match scheme {

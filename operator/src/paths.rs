@@ -5,9 +5,13 @@
 //! refused on a volume that goes with the pod too. Parameters are replaced
 //! first; locations are compared as text, nothing is opened.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use weir_crds::catalog;
 use weir_crds::checkpoint::{checkpoint_location, normalized_location};
 use weir_crds::manifest::substituted;
-use weir_crds::resource::{SourceSpec, TaskSpec};
+use weir_crds::resource::TaskSpec;
 use weir_crds::{StreamingJob, StreamingJobSpec};
 
 /// What a path is for.
@@ -28,21 +32,37 @@ fn of_task(job: &StreamingJob, task: &TaskSpec) -> Option<String> {
         let place = |field: &str| format!("spec.tasks[{}].queries[{at}].{field}", task.name);
         let checkpoint = checkpoint_location(job, &task.name, query);
         let inputs = query.sources.iter().map(|source| ("sources", source)).chain(query.tables.iter().map(|table| ("tables", table)));
-        let data = inputs.filter_map(|(field, input)| Some((format!("{field}[{}].options.path", input.name), path_of(input)?)));
-        let sink = query.sink.options.get("path").map(|path| ("sink.options.path".to_owned(), path.as_str()));
-        let checkpoint = checkpoint.as_deref().map(|path| ("checkpointLocation".to_owned(), path, Purpose::Checkpoint));
-        let all = checkpoint.into_iter().chain(data.chain(sink).map(|(field, path)| (field, path, Purpose::Data)));
-        all.into_iter().find_map(|(field, path, purpose)| judge(job, task, &place(&field), path, purpose))
+        let data = inputs.flat_map(|(field, input)| data_of(&format!("{field}[{}]", input.name), &input.options, input.table.as_deref()));
+        let sink = data_of("sink", &query.sink.options, query.sink.table.as_deref());
+        let checkpoint = checkpoint.map(|path| ("checkpointLocation".to_owned(), Named::Path(path), Purpose::Checkpoint));
+        let all = checkpoint.into_iter().chain(data.chain(sink).map(|(field, named)| (field, named, Purpose::Data)));
+        all.into_iter().find_map(|(field, named, purpose)| judge(job, task, &place(&field), &named, purpose))
     })
 }
 
-fn path_of(input: &SourceSpec) -> Option<&str> {
-    input.options.get("path").map(String::as_str)
+/// What a manifest calls a place.
+enum Named {
+    Path(String),
+    Table(String),
 }
 
-fn judge(job: &StreamingJob, task: &TaskSpec, field: &str, path: &str, purpose: Purpose) -> Option<String> {
-    let resolved = through_catalog(job, path);
-    let normalized = normalized_location(&resolved);
+/// The places that a source, static table or sink names.
+fn data_of(part: &str, options: &BTreeMap<String, String>, table: Option<&str>) -> Vec<(String, Named)> {
+    let path = options.iter().find(|(name, _)| name.eq_ignore_ascii_case("path"));
+    let path = path.map(|(_, path)| (format!("{part}.options.path"), Named::Path(path.clone())));
+    let table = table.map(|table| (format!("{part}.table"), Named::Table(table.to_owned())));
+    path.into_iter().chain(table).collect()
+}
+
+fn judge(job: &StreamingJob, task: &TaskSpec, field: &str, named: &Named, purpose: Purpose) -> Option<String> {
+    let (path, resolved) = match named {
+        Named::Path(path) => (path, catalog::location(&job.spec.catalogs, path)),
+        Named::Table(table) => (table, catalog::table_location(&job.spec.catalogs, table).map(Cow::Owned)),
+    };
+    let normalized = match resolved {
+        Ok(location) => normalized_location(&location),
+        Err(unknown) => return Some(format!("{field}: {}", unknown.message)),
+    };
     let local = Some(normalized.as_str()).filter(|location| !location.contains("://"))?;
     if !local.starts_with('/') {
         return Some(format!(
@@ -60,16 +80,6 @@ fn judge(job: &StreamingJob, task: &TaskSpec, field: &str, path: &str, purpose: 
     (is_passing && purpose == Purpose::Checkpoint).then(|| {
         format!("{field}: `{path}` is on the emptyDir volume {volume}, which goes with the pod; a checkpoint must outlive it: use an object store or a persistent volume")
     })
-}
-
-/// Where a path below `/Volumes/<catalog>` really is.
-fn through_catalog(job: &StreamingJob, path: &str) -> String {
-    let found = path.strip_prefix("/Volumes/").and_then(|rest| {
-        let (catalog, inside) = rest.split_once('/')?;
-        let root = job.spec.catalogs.iter().find(|known| known.name == catalog)?.volumes.as_deref()?;
-        Some(format!("{}/{inside}", root.trim_end_matches('/')))
-    });
-    found.unwrap_or_else(|| path.to_owned())
 }
 
 /// The volume whose mount holds a path; the deepest one.
@@ -121,6 +131,20 @@ mod tests {
             assert!(words.contains(part), "{words}");
         }
         assert!(found("/database/c", "s3://t", claim).unwrap().contains("own disk"));
+        assert!(found("/Volumes/none/c", "s3://t", json!({})).unwrap().contains("there is no catalog none"));
+    }
+
+    #[test]
+    fn a_table_by_name_is_looked_at_where_it_is() {
+        let of = |table: &str| {
+            let sink = json!({"table": table});
+            let query = json!({"name": "q", "sql": "SELECT 1", "sources": [{"name": "s", "format": "rate"}], "sink": sink, "checkpointLocation": "s3://c"});
+            let catalogs = json!([{"name": "main", "warehouse": "s3://w"}, {"name": "disk", "warehouse": "/w"}]);
+            let spec = json!({"trigger": {"continuous": {}}, "catalogs": catalogs, "tasks": [{"name": "t", "queries": [query]}]});
+            problem(&serde_json::from_value(spec).unwrap(), "ns", "job")
+        };
+        assert_eq!(of("main.s.t"), None);
+        assert!(of("disk.s.t").unwrap().contains("queries[0].sink.table: `disk.s.t` is on the pod's own disk"));
     }
 
     #[test]

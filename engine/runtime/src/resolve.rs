@@ -6,15 +6,17 @@
 //! schemas and durations. Pure but for the lookup that is passed in; errors
 //! have class Config and name the field's path.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use weir_core::trigger::Trigger;
 use weir_core::{Error, Result};
+use weir_crds::catalog::{self, CatalogError};
 use weir_crds::conf::SessionConf;
 use weir_crds::manifest::merged_options;
 use weir_crds::options::{Format, Role};
 use weir_crds::policy::QueryTrigger;
-use weir_crds::resource::{CatalogSpec, OptionsFromSpec, QuerySpec, SinkSpec, SourceSpec, StreamingJobSpec};
+use weir_crds::resource::{OptionsFromSpec, QuerySpec, SinkSpec, SourceSpec, StreamingJobSpec};
 use weir_sql::{Observation, OutputMode, QueryText, SqlConf};
 
 use crate::query::{InputDefinition, QueryDefinition, SinkDefinition, Watermark};
@@ -202,46 +204,17 @@ impl Resolver<'_> {
         ))
     }
 
-    /// A location as the user writes it; `/Volumes/<catalog>/...` goes through the catalogs.
     fn location(&self, location: &str) -> Result<String> {
-        let Some(rest) = location.strip_prefix("/Volumes/") else { return Ok(location.to_owned()) };
-        let (name, below) = rest.split_once('/').unwrap_or((rest, ""));
-        let volumes = self.catalog(name)?.volumes.as_deref().ok_or_else(|| {
-            Error::config(
-                "CATALOG_WITHOUT_VOLUMES",
-                format!("{location}: the catalog {name} has no volumes; add volumes: <location> to it"),
-            )
-        })?;
-        Ok(format!("{}/{below}", volumes.trim_end_matches('/')))
+        catalog::location(&self.spec.catalogs, location).map(Cow::into_owned).map_err(unknown)
     }
 
-    /// `catalog.schema.table`, `schema.table` or `table`, below the warehouse.
     fn table_path(&self, table: &str) -> Result<String> {
-        let parts: Vec<&str> = table.split('.').map(|part| part.trim_matches('`')).collect();
-        let (catalog, schema, name) = match parts[..] {
-            [name] => (self.default_catalog()?, "default", name),
-            [schema, name] => (self.default_catalog()?, schema, name),
-            [catalog, schema, name] => (self.catalog(catalog)?, schema, name),
-            _ => {
-                return Err(Error::config("INVALID_TABLE_NAME", format!("'{table}' is not a table name; write catalog.schema.table")));
-            }
-        };
-        let warehouse = catalog.warehouse.trim_end_matches('/');
-        Ok(format!("{warehouse}/{schema}/{name}"))
+        catalog::table_location(&self.spec.catalogs, table).map_err(unknown)
     }
+}
 
-    fn default_catalog(&self) -> Result<&CatalogSpec> {
-        self.spec.catalogs.first().ok_or_else(|| {
-            Error::config("CATALOG_NOT_FOUND", "a table by name needs a catalog; add catalogs: [{name, warehouse}] to the spec")
-        })
-    }
-
-    fn catalog(&self, name: &str) -> Result<&CatalogSpec> {
-        self.spec.catalogs.iter().find(|catalog| catalog.name == name).ok_or_else(|| {
-            let known: Vec<&str> = self.spec.catalogs.iter().map(|c| c.name.as_str()).collect();
-            Error::config("CATALOG_NOT_FOUND", format!("there is no catalog {name}; the catalogs are [{}]", known.join(", ")))
-        })
-    }
+fn unknown(error: CatalogError) -> Error {
+    Error::config(error.condition, error.message)
 }
 
 /// The settings that SQL knows.

@@ -52,7 +52,9 @@ pub const JSON_ROWS: &[OptionRow] = &[
     OptionRow::new("dropFieldIfAllNull", Kind::Bool, "Whether columns without a value are left out of an inferred schema.", JSON)
         .read()
         .default("false"),
-    OptionRow::new("inferTimestamp", Kind::Choice(&["false"]), "Whether strings that are timestamps are inferred as such.", JSON).read().default("false"),
+    OptionRow::new("inferTimestamp", Kind::Choice(&["false"]), "Whether strings that are timestamps are inferred as such.", JSON)
+        .read()
+        .default("false"),
     OptionRow::new("samplingRatio", Kind::Float { min: 0.0, max: 1.0 }, "Part of the records that a schema is inferred from.", JSON)
         .read()
         .ignored("a schema is inferred from all records"),
@@ -81,9 +83,14 @@ pub const JSON_ROWS: &[OptionRow] = &[
     OptionRow::new("compression", TEXT_CODECS, "Codec of written files.", JSON).write().default("none").alias(&["codec"]),
     OptionRow::new("ignoreNullFields", Kind::Bool, "Whether null fields are left out.", JSON).write().default("true"),
     OptionRow::new("pretty", Kind::Choice(&["false"]), "Whether records are written over several lines.", JSON).write().default("false"),
-    OptionRow::new("writeNonAsciiCharacterAsCodePoint", Kind::Choice(&["false"]), "Whether characters beyond ASCII are written as \\u escapes.", JSON)
-        .write()
-        .default("false"),
+    OptionRow::new(
+        "writeNonAsciiCharacterAsCodePoint",
+        Kind::Choice(&["false"]),
+        "Whether characters beyond ASCII are written as \\u escapes.",
+        JSON,
+    )
+    .write()
+    .default("false"),
 ];
 
 /// Options of `csv`.
@@ -114,7 +121,9 @@ pub const CSV_ROWS: &[OptionRow] = &[
     OptionRow::new("enforceSchema", Kind::Bool, "Whether the schema is applied by position; false compares it with the header.", CSV)
         .read()
         .default("true"),
-    OptionRow::new("preferDate", Kind::Choice(&["true"]), "Whether dates are inferred as dates, not as timestamps.", CSV).read().default("true"),
+    OptionRow::new("preferDate", Kind::Choice(&["true"]), "Whether dates are inferred as dates, not as timestamps.", CSV)
+        .read()
+        .default("true"),
     OptionRow::new("samplingRatio", Kind::Float { min: 0.0, max: 1.0 }, "Part of the records that a schema is inferred from.", CSV)
         .read()
         .ignored("a schema is inferred from all records"),
