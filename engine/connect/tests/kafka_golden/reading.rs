@@ -175,7 +175,7 @@ async fn a_reader_that_waits_can_be_dropped() {
     scene.broker.produce(&topic, numbered_messages(0..10, 1)).unwrap();
     let (mut source, start, end) = whole(&scene, json!({"subscribe": "t", "startingOffsets": "earliest"})).await;
     // Beyond what the partition holds, so that the reader waits for records that never come.
-    let beyond = Offset::new(end.json().replace("10", "11"));
+    let beyond = Offset::new(end.json().replace(":10}", ":11}"));
     let mut readers = source.partitions(Some(&start), &beyond, &everything()).await.unwrap();
     let waiting = tokio::time::timeout(Duration::from_millis(300), readers[0].next()).await;
     assert!(waiting.is_err(), "{waiting:?}");
