@@ -71,9 +71,6 @@ impl TableArgument {
         let mut options: BTreeMap<String, String> =
             query.split('&').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let schema = options.remove("schema").map(|ddl| weir_sql::parse_ddl_schema(&ddl)).transpose()?.map(std::sync::Arc::new);
-        if schema.is_none() && matches!(format.to_ascii_lowercase().as_str(), "json" | "csv") {
-            options.entry("schemaInference".into()).or_insert_with(|| "true".into());
-        }
         options.insert("path".into(), path.to_owned());
         Ok(Self { format: format.to_ascii_lowercase(), options, schema })
     }
@@ -90,8 +87,8 @@ fn print(form: SqlOutput, schema: &SchemaRef, batches: &[RecordBatch], conf: &Sq
         SqlOutput::Json => {
             let mut out = BufWriter::new(output::stdout());
             for batch in batches {
-                for row in 0..batch.num_rows() {
-                    writeln!(out, "{}", weir_sql::row_to_json(batch, row, conf)?).map_err(output::not_printed)?;
+                for row in weir_sql::rows_to_json(batch, conf)? {
+                    writeln!(out, "{row}").map_err(output::not_printed)?;
                 }
             }
             out.flush().map_err(output::not_printed)?;
