@@ -76,6 +76,32 @@ fn inputs_partitioned_folders() {
     assert_eq!(expected.rows.len(), 3);
 }
 
+/// Spark is asked by path, where it knows `_metadata` in SQL.
+#[test]
+fn inputs_metadata_column_of_files() {
+    let place = Place::new("metadata");
+    place.write_at("input/day=2024-01-01/a b%.json", "{\"v\":1}\n{\"v\":2}\n", 1_700_000_000_123);
+    place.write_at("input/day=2024-01-02/c.json", "{\"v\":3}\n", 1_700_000_001_000);
+    let judge = Judge::shared();
+    let written = OutputTo::at("parquet", place.at("columns"));
+    judge.write("SELECT id AS v FROM range(0, 20000, 1, 1)", &written, "overwrite").unwrap();
+    for (format, input, fields) in [("json", "input", "v, day"), ("parquet", "columns", "v")] {
+        let select = |from: &str| format!("SELECT {fields}, _metadata.*, _metadata FROM {from} WHERE v % 1999 < 9");
+        let expected = judge.sql(&select(&format!("{format}.`{}`", place.at(input))), &[]).unwrap();
+        assert!(expected.rows.len() >= 3);
+        let source = format!("{{name: e, format: {format}, schema: 'v BIGINT', options: {{path: {input}}}}}");
+        let output = format!("output-{format}");
+        let sink = format!("{{format: parquet, options: {{path: {output}}}}}");
+        let query = Query { name: format, sources: &[&source], sql: &select("e"), sink: &sink, trigger: AVAILABLE_NOW, fields: &[] };
+        place.run_once(&job_without_retries(&[query]), &[]).assert_code(0);
+        assert_eq!(judge.read(&Input::at("parquet", place.at(&output))).unwrap(), expected);
+        let stars = place.sql("SELECT * FROM t WHERE _metadata.file_size < 0", &[("t", &format!("{format}:{input}"))]);
+        assert!(stars.is_empty());
+    }
+    let rows = place.sql("SELECT * FROM t ORDER BY v LIMIT 1", &[("t", "json:input")]);
+    assert_eq!(rows, [json!({"v": 1, "day": "2024-01-01"})]);
+}
+
 #[test]
 fn inputs_csv_with_header() {
     let place = Place::new("csv-header");

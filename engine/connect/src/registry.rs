@@ -17,22 +17,22 @@ use weir_crds::options::{Completeness, Format, ParsedOptions, Role, parse};
 
 use crate::console::{ConsoleSink, Output, Shown};
 use crate::files::read::options::session_zone;
-use crate::files::{FileSink, FileSinkPlan, FileStreamSource};
-use crate::kafka::{KafkaSink, KafkaSinkOptions, KafkaSource, KafkaSourceOptions};
+use crate::files::{FileSink, FileSinkPlan, FileStream};
+use crate::kafka::{KafkaSink, KafkaSinkOptions, KafkaSourceOptions, PreparedKafka};
 use crate::noop::NoopSink;
 use crate::open::{SinkContext, SourceContext};
 use crate::options::Options;
-use crate::rate::{RatePerBatchSource, RateSource};
+use crate::rate::{RateOptions, RatePerBatchSource};
 use crate::sink::Sink;
-use crate::source::Source;
+use crate::source::PreparedSource;
 
-/// Opens a streaming source; `schema` is what the manifest declares.
-pub async fn open_source(
+/// A streaming source with its schema, before the checkpoint is claimed; `schema` is what the manifest declares.
+pub async fn prepare_source(
     format: &str,
     options: &BTreeMap<String, String>,
     schema: Option<SchemaRef>,
     context: SourceContext,
-) -> Result<Box<dyn Source>> {
+) -> Result<Box<dyn PreparedSource>> {
     let (format, parsed) = check(format, Role::Source, options)?;
     if schema.is_some() && !format.is_files() {
         let text = format!("The {} source has a fixed schema and takes no other; remove the field schema", format.as_str());
@@ -40,15 +40,12 @@ pub async fn open_source(
     }
     let view = Options::new(options.iter());
     Ok(match format {
-        Format::Rate => Box::new(RateSource::new(&view, context)?),
+        Format::Rate => Box::new(RateOptions::parse(&view)?),
         Format::RateMicroBatch => Box::new(RatePerBatchSource::new(&view)?),
         Format::Json | Format::Csv | Format::Text | Format::Parquet => {
-            Box::new(FileStreamSource::create(format.as_str(), &view, schema, context).await?)
+            Box::new(FileStream::prepare(format.as_str(), &view, schema, context).await?)
         }
-        Format::Kafka => {
-            let options = KafkaSourceOptions::from_parsed(&parsed, &context.conf)?;
-            Box::new(KafkaSource::new(options, context)?)
-        }
+        Format::Kafka => Box::new(PreparedKafka::new(KafkaSourceOptions::from_parsed(&parsed, &context.conf)?)?),
         Format::Delta | Format::Console | Format::Noop => return Err(cannot_be(format, "a streaming source")),
     })
 }
@@ -151,7 +148,7 @@ fn cannot_be(format: Format, role: &str) -> Error {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::testing::{sink_context, source_context};
+    use crate::testing::{sink_context, source_context, source_place};
     use weir_core::ErrorClass;
 
     fn map(options: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -160,14 +157,16 @@ mod tests {
 
     #[tokio::test]
     async fn formats_open_and_bad_options_are_named() {
-        let (dir, context) = source_context();
-        let source = open_source("rate", &map(&[("rowsPerSecond", "3")]), None, context.clone()).await.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let context = source_context();
+        let source = prepare_source("rate", &map(&[("rowsPerSecond", "3")]), None, context.clone()).await.unwrap();
         assert_eq!(fixed_schema("rate").unwrap(), source.schema());
         let path = dir.path().to_str().unwrap();
-        let source = open_source("text", &map(&[("path", path)]), None, context.clone()).await.unwrap();
+        let source = prepare_source("text", &map(&[("path", path)]), None, context.clone()).await.unwrap();
+        let source = source.bind(source_place(dir.path())).await.unwrap();
         assert!(source.description().starts_with("FileStreamSource[file:/"));
         for (format, options) in [("rate", map(&[("rowsPerSecnd", "3")])), ("nope", map(&[])), ("json", map(&[])), ("console", map(&[]))] {
-            let error = open_source(format, &options, None, context.clone()).await.err().unwrap();
+            let error = prepare_source(format, &options, None, context.clone()).await.err().unwrap();
             assert_eq!(error.class(), ErrorClass::Config);
         }
         let context = sink_context(dir.path(), uuid::Uuid::nil());

@@ -164,7 +164,7 @@ mod tests {
 
     fn text(array: &dyn Array, row: usize, purpose: Purpose) -> String {
         let mut out = String::new();
-        render(array, row, &Zone::utc(), purpose, &mut out);
+        render(array, row, &Zone::UTC, purpose, &mut out);
         out
     }
 

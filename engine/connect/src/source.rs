@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 
 use weir_core::{Offset, Result};
 
+use crate::open::SourcePlace;
+
 /// Whether a trigger obeys the per-trigger limits of the source's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadLimits {
@@ -94,6 +96,16 @@ pub trait PartitionReader: Send {
     fn counters(&self) -> ReadCounters;
 }
 
+/// A source whose options and schema are settled and that has touched no checkpoint.
+#[async_trait]
+pub trait PreparedSource: Send {
+    /// The rows' schema, with Spark's names and types.
+    fn schema(&self) -> SchemaRef;
+
+    /// The source at its place in the checkpoint.
+    async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>>;
+}
+
 /// A streaming source.
 #[async_trait]
 pub trait Source: Send {
@@ -118,12 +130,7 @@ pub trait Source: Send {
     async fn plan(&mut self, start: Option<&Offset>, limits: ReadLimits, now_ms: i64) -> Result<PlannedRange>;
 
     /// The partitions of `start..end`.
-    async fn partitions(
-        &mut self,
-        start: Option<&Offset>,
-        end: &Offset,
-        scan: &Scan,
-    ) -> Result<Vec<Box<dyn PartitionReader>>>;
+    async fn partitions(&mut self, start: Option<&Offset>, end: &Offset, scan: &Scan) -> Result<Vec<Box<dyn PartitionReader>>>;
 
     /// The batch that ended at `end` is final; acts when the next is planned.
     async fn commit(&mut self, end: &Offset) -> Result<()>;

@@ -6,6 +6,7 @@
 //! `storage` and the log wrappers are the thin shells that read and write.
 
 pub mod checkpoint;
+pub mod columns;
 pub mod error;
 pub mod failpoint;
 pub mod offset;

@@ -57,7 +57,7 @@ fn schema() -> SchemaRef {
 }
 
 fn weir(schema: &SchemaRef, records: &[String], distinct: usize) -> Result<(Duration, u64), Box<dyn Error>> {
-    let mut decoder = JsonDecoder::new(schema.clone(), JsonOptions::new(Origin::File, Zone::utc()))?;
+    let mut decoder = JsonDecoder::new(schema.clone(), JsonOptions::new(Origin::File, Zone::UTC))?;
     let start = Instant::now();
     for from in (0..RECORDS).step_by(BATCH) {
         let from = from % distinct;

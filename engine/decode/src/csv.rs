@@ -349,7 +349,7 @@ mod tests {
     fn rows(mode: ParseMode, records: &[&str]) -> Vec<String> {
         let fields = [("a", DataType::Int32), ("b", DataType::Utf8), ("_corrupt_record", DataType::Utf8)];
         let fields: Vec<Field> = fields.into_iter().map(|(n, t)| Field::new(n, t, true)).collect();
-        let mut options = CsvOptions::new(Zone::utc());
+        let mut options = CsvOptions::new(Zone::UTC);
         options.mode = mode;
         let mut decoder = CsvDecoder::new(&Arc::new(Schema::new(fields)), options).unwrap();
         records.iter().for_each(|record| decoder.push(record).unwrap());

@@ -1,6 +1,6 @@
 //! The session settings that change what SQL means.
 
-use crate::zone::SessionZone;
+use weir_decode::time::Zone;
 
 /// Settings of one query.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ impl Default for SqlConf {
 
 impl SqlConf {
     /// The session's zone.
-    pub fn zone(&self) -> Result<SessionZone, weir_core::Error> {
-        SessionZone::parse(&self.time_zone).ok_or_else(|| {
+    pub fn zone(&self) -> Result<Zone, weir_core::Error> {
+        Zone::parse(&self.time_zone).ok_or_else(|| {
             weir_core::Error::config(
                 "INVALID_CONF_VALUE.TIME_ZONE",
                 format!(

@@ -26,7 +26,6 @@ mod parser;
 pub mod planned;
 pub mod types;
 pub mod udf;
-pub mod zone;
 
 pub use analyzer::OutputMode;
 pub use batch::{run_batch_sql, run_batch_sql_at};
@@ -34,7 +33,7 @@ pub use compile::{CompiledQuery, Observation, QueryText, StaticInput, StreamInpu
 pub use conf::SqlConf;
 pub use ddl::{parse_ddl_schema, parse_ddl_type, parse_type_name};
 pub use exec::{LANE_POOL_BYTES, Lane, ObservedPartial, merge_observed};
-pub use json_row::row_to_json;
+pub use json_row::rows_to_json;
 pub use types::spark_type_name;
 
 /// The names of all SQL functions, sorted.

@@ -118,8 +118,7 @@ impl Session {
     /// The settings of a query.
     pub fn new(conf: &SqlConf) -> Result<Self, Error> {
         let cast = Cast { mode: if conf.ansi { CastMode::Ansi } else { CastMode::Legacy }, zone: conf.zone()? };
-        let zone = Zone::parse(&conf.time_zone).unwrap_or_else(Zone::utc);
-        Ok(Self { ansi: conf.ansi, zone, cast })
+        Ok(Self { ansi: conf.ansi, zone: cast.zone, cast })
     }
 
     /// The error in ANSI mode, NULL in legacy mode.

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema, TimeUnit};
+use weir_core::columns::HIDDEN_KEY;
 
 /// Metadata key of a field that names the Spark type where the Arrow type alone cannot.
 pub const SPARK_TYPE_KEY: &str = "spark.type";
@@ -183,7 +184,8 @@ pub fn canonical_schema(schema: &Schema) -> Result<Schema, String> {
     for field in schema.fields() {
         let data_type = canonical(field.data_type())
             .ok_or_else(|| format!("column {} has type {}, which Spark SQL does not have", field.name(), field.data_type()))?;
-        fields.push(Field::new(field.name(), data_type, true));
+        let hidden = field.metadata().get_key_value(HIDDEN_KEY).map(|(key, value)| (key.clone(), value.clone()));
+        fields.push(Field::new(field.name(), data_type, true).with_metadata(hidden.into_iter().collect()));
     }
     Ok(Schema::new(fields))
 }

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
-use weir_sql::{SqlConf, row_to_json, run_batch_sql};
+use weir_sql::{SqlConf, rows_to_json, run_batch_sql};
 
 fn table(rows: &[(Option<&str>, i32)]) -> Arc<dyn TableProvider> {
     let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8View, true), Field::new("v", DataType::Int32, true)]));
@@ -24,7 +24,7 @@ async fn run(conf: &SqlConf, sql: &str) -> Result<Vec<String>, weir_core::Error>
         ("u".to_owned(), table(&[(Some("a"), 10), (Some("c"), 30)])),
     ];
     let (_, batches) = run_batch_sql(conf, tables, sql).await?;
-    Ok(batches.iter().flat_map(|b| (0..b.num_rows()).map(|r| row_to_json(b, r, conf).unwrap()).collect::<Vec<_>>()).collect())
+    Ok(batches.iter().flat_map(|batch| rows_to_json(batch, conf).unwrap()).collect())
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use arrow::array::{
 use arrow::datatypes::DataType;
 use serde_json::{Value, json};
 use weir_sql::types::spark_field_type_name;
-use weir_sql::{SqlConf, row_to_json, run_batch_sql};
+use weir_sql::{SqlConf, rows_to_json, run_batch_sql};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -117,7 +117,7 @@ fn evaluate(runtime: &tokio::runtime::Runtime, expr: &str, ansi: bool) -> Value 
             let types: Vec<String> = schema.fields().iter().map(|f| spark_field_type_name(f)).collect();
             let rows: Vec<Value> = batches.iter().flat_map(rows).collect();
             let first = batches.iter().find(|b| b.num_rows() > 0);
-            let json = first.map(|b| row_to_json(b, 0, &conf).unwrap());
+            let json = first.map(|batch| rows_to_json(&batch.slice(0, 1), &conf).unwrap().concat());
             json!({"types": types, "rows": rows, "json": json})
         }
     }

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::datasource::MemTable;
 use serde_json::json;
 use weir_sql::{
-    CompiledQuery, Lane, Observation, OutputMode, QueryText, SqlConf, StaticInput, StreamInput, compile, merge_observed, row_to_json,
+    CompiledQuery, Lane, Observation, OutputMode, QueryText, SqlConf, StaticInput, StreamInput, compile, merge_observed, rows_to_json,
 };
 
 fn schema() -> SchemaRef {
@@ -66,7 +66,7 @@ fn slice(query: &CompiledQuery, rows: &[(&str, i64)]) -> RecordBatch {
 async fn run(lane: &mut Lane, input: RecordBatch) -> Vec<String> {
     let batches = lane.execute(0, input).await.unwrap();
     let conf = SqlConf::default();
-    batches.iter().flat_map(|b| (0..b.num_rows()).map(|r| row_to_json(b, r, &conf).unwrap()).collect::<Vec<_>>()).collect()
+    batches.iter().flat_map(|batch| rows_to_json(batch, &conf).unwrap()).collect()
 }
 
 #[tokio::test]
@@ -267,4 +267,32 @@ async fn a_failing_row_is_retryable() {
     let error = lane.execute(0, slice(&query, &[("x", 1)])).await.err().unwrap();
     assert_eq!(error.condition(), "CAST_INVALID_INPUT");
     assert_eq!(error.class(), weir_core::ErrorClass::Retryable);
+}
+
+/// As Spark's metadata columns: named or not there.
+#[test]
+fn hidden_columns_are_found_by_name_only() {
+    let hidden = [(weir_core::columns::HIDDEN_KEY.to_owned(), "true".to_owned())];
+    let meta = DataType::Struct(vec![Field::new("file_name", DataType::Utf8, true)].into());
+    let mut fields: Vec<Field> = schema().fields().iter().map(|field| field.as_ref().clone()).collect();
+    fields.push(Field::new("_metadata", meta, true).with_metadata(hidden.into()));
+    let schema = Arc::new(Schema::new(fields));
+    let compiled = |sql: &str| {
+        let streams = ["a", "b"].map(|name| StreamInput { name: name.into(), schema: Arc::clone(&schema) });
+        let used = if sql.contains("FROM b") || sql.contains("JOIN b") { 2 } else { 1 };
+        compile(&SqlConf::default(), streams.into_iter().take(used).collect(), vec![], &text(sql), OutputMode::Append)
+    };
+    let columns = |sql: &str| {
+        let schema = compiled(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).schema();
+        schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>().join(" ")
+    };
+    let condition = |sql: &str| compiled(sql).err().unwrap_or_else(|| panic!("{sql}")).condition().to_owned();
+    assert_eq!(columns("SELECT * FROM a"), "k unused v ts");
+    assert_eq!(columns("SELECT a.* FROM a"), "k unused v ts");
+    assert_eq!(columns("SELECT *, _metadata FROM a"), "k unused v ts _metadata");
+    assert_eq!(columns("SELECT x._metadata.file_name FROM a AS x WHERE _metadata.file_name LIKE 'a%'"), "file_name");
+    assert_eq!(columns("SELECT _metadata.* FROM a x(p, q, r, s)"), "file_name");
+    assert_eq!(columns("SELECT * FROM a UNION ALL SELECT * FROM b"), "k unused v ts");
+    assert_eq!(condition("SELECT _metadata FROM (SELECT * FROM a) x"), "UNRESOLVED_COLUMN.WITH_SUGGESTION");
+    assert_eq!(condition("SELECT _metadata FROM a JOIN b ON a.k = b.k"), "AMBIGUOUS_REFERENCE");
 }

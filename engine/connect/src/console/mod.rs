@@ -147,7 +147,7 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8, true), Field::new("v", DataType::Int64, true)]));
         let output: Arc<Mutex<Vec<u8>>> = Arc::new(Mutex::new(Vec::new()));
         let shown = Shown::parse(&Options::new(options.iter().copied())).unwrap();
-        let sink = ConsoleSink::new(schema.clone(), shown, Zone::utc(), output.clone());
+        let sink = ConsoleSink::new(schema.clone(), shown, Zone::UTC, output.clone());
         let batch = BatchId { query_id: uuid::Uuid::nil(), batch: 7, epoch: 1 };
         let mut writer = sink.writer(&batch, 0).await.unwrap();
         let keys = StringArray::from_iter((0..rows).map(|n| if n == 1 { None } else { Some("a long text beyond twenty characters") }));

@@ -27,5 +27,5 @@ pub mod widen;
 pub mod write;
 
 pub use sink::{FileSink, Plan as FileSinkPlan};
-pub use source::FileStreamSource;
+pub use source::{FileStream, FileStreamSource};
 pub use table::FileTable;

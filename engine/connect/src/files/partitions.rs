@@ -218,7 +218,7 @@ mod tests {
             .iter()
             .map(|path| FoundFile { uri: (*path).to_owned(), path: Path::parse(path).unwrap(), size: 0, modified_ms: 0, root_depth: 1 })
             .collect();
-        infer(&files, &Formats::iso(Zone::utc()))
+        infer(&files, &Formats::iso(Zone::UTC))
     }
 
     fn type_of(values: &[&str]) -> DataType {

@@ -5,7 +5,7 @@
 //! `spark.sql.streaming.schemaInference` is on; a static table may infer its
 //! own. Partition columns are found in the folder names once, when the source
 //! is opened, and stand behind the others; a declared column of the same name
-//! gives its type. Everything is nullable.
+//! gives its type. Everything is nullable. The hidden column `_metadata` is last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,12 @@ use super::infer;
 use super::listing::Listing;
 use super::options::ListingOptions;
 use super::partitions;
-use super::read::{FormatOptions, conf_flag};
-use crate::open::SourceContext;
+use super::read::{FormatOptions, conf_flag, metadata};
 
 /// The schema of a file source and where its parts come from.
 #[derive(Clone, Debug)]
 pub struct FileSchema {
-    /// All columns: data, then partitions.
+    /// All columns: data, then partitions, then the hidden `_metadata`.
     pub table: SchemaRef,
     /// The columns that files hold.
     pub data: SchemaRef,
@@ -40,8 +39,8 @@ impl FileSchema {
         self.partitions.iter().any(|partition| partition == name)
     }
 
-    /// Puts data and partition columns together.
-    pub fn new(data: Vec<Field>, mut partitions: Vec<Field>, base_depth: Option<usize>) -> Self {
+    /// Puts data and partition columns together. `metadata` gives way to a column of its name.
+    pub fn new(data: Vec<Field>, mut partitions: Vec<Field>, base_depth: Option<usize>, metadata: Field) -> Self {
         let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
         for partition in &mut partitions {
             if let Some(declared) = data.iter().find(|field| same(field.name(), partition.name())) {
@@ -54,7 +53,10 @@ impl FileSchema {
         let data: Vec<Field> = data.into_iter().map(nullable).collect();
         let partitions: Vec<Field> = partitions.into_iter().map(nullable).collect();
         let names = partitions.iter().map(|field| field.name().clone()).collect();
-        let table = data.iter().cloned().chain(partitions).collect::<Vec<_>>();
+        let mut table = data.iter().cloned().chain(partitions).collect::<Vec<_>>();
+        if !table.iter().any(|field| same(field.name(), metadata.name())) {
+            table.push(metadata);
+        }
         Self { table: Arc::new(Schema::new(table)), data: Arc::new(Schema::new(data)), partitions: names, base_depth }
     }
 }
@@ -82,11 +84,11 @@ pub async fn for_stream(
     declared: Option<SchemaRef>,
     listed: &Listing,
     listing: &ListingOptions,
-    context: &SourceContext,
+    conf: &BTreeMap<String, String>,
     store: &Arc<dyn ObjectStore>,
 ) -> Result<FileSchema> {
-    let inference = if conf_flag(&context.conf, "spark.sql.streaming.schemaInference")? { Inference::Allowed } else { Inference::Refused };
-    resolve(format, declared, listed, listing, inference, &context.conf, store).await
+    let inference = if conf_flag(conf, "spark.sql.streaming.schemaInference")? { Inference::Allowed } else { Inference::Refused };
+    resolve(format, declared, listed, listing, inference, conf, store).await
 }
 
 /// The columns that are known without looking at files.
@@ -125,7 +127,7 @@ pub async fn resolve(
         None => infer::data_columns(format, &listed.files, store).await?,
     };
     let base_depth = listing.base_path.as_ref().and_then(|_| listed.files.first().map(|file| file.root_depth));
-    let schema = FileSchema::new(data, partitions, base_depth);
+    let schema = FileSchema::new(data, partitions, base_depth, metadata::field(format));
     if matches!(format, FormatOptions::Text(_)) {
         check_text(&schema)?;
     }

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use serde::Deserialize;
+use url::Url;
+use weir_core::storage::Storage;
 use weir_core::{Error, Offset, Result};
 
 use super::clean::Cleaner;
@@ -24,22 +26,30 @@ use super::schema::{self, FileSchema};
 use super::seen::SeenFiles;
 use super::select::{Caching, Limit, Selected, select};
 use super::source_log::{self, FileEntry};
-use crate::open::SourceContext;
+use crate::open::{SourceContext, SourcePlace};
 use crate::options::Options;
-use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, ReadLimits, Scan, Source};
+use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
 /// The most partitions of one batch; a lane reads several.
 const MAX_PARTITIONS: usize = 32;
 
-/// A stream of the files of a folder or glob.
-pub struct FileStreamSource {
+/// A folder or glob with its options, read and listed once for the schema.
+pub struct FileStream {
     location: Location,
     options: FileSourceOptions,
     settings: Arc<ReadSettings>,
     schema: FileSchema,
-    context: SourceContext,
+    storage: Storage,
     cleaner: Cleaner,
+    log_settings: LogSettings,
+}
+
+/// A stream of the files of a folder or glob.
+pub struct FileStreamSource {
+    stream: FileStream,
     log: CompactibleLog<FileEntry>,
+    /// `sources/<n>/`, for messages.
+    log_url: Url,
     /// The newest step in the log.
     log_offset: Option<u64>,
     committed: Option<u64>,
@@ -104,32 +114,46 @@ fn offset_of(step: u64) -> Offset {
     Offset::new(format!("{{\"logOffset\":{step}}}"))
 }
 
-impl FileStreamSource {
+impl FileStream {
     /// Reads options, lists the files once for partition columns and settles the schema.
-    pub async fn create(format: &str, options: &Options, declared: Option<SchemaRef>, context: SourceContext) -> Result<Self> {
+    pub async fn prepare(format: &str, options: &Options, declared: Option<SchemaRef>, context: SourceContext) -> Result<Self> {
+        let SourceContext { storage, conf } = context;
         let file_options = FileSourceOptions::parse(format, options)?;
-        let location = Location::new(&file_options.path, &context.storage)?;
+        let location = Location::new(&file_options.path, &storage)?;
         if !location.is_pattern() && !listing::exists(&location).await? {
             return Err(listing::path_not_found(location.text()));
         }
-        let cleaner = Cleaner::new(&file_options.clean, &location, &context.storage)?;
-        let read = super::read::FormatOptions::parse(format, options, &context.conf)?;
-        let listed = listing::list(&location, &file_options.listing, &context.storage).await?;
+        let cleaner = Cleaner::new(&file_options.clean, &location, &storage)?;
+        let read = super::read::FormatOptions::parse(format, options, &conf)?;
+        let listed = listing::list(&location, &file_options.listing, &storage).await?;
         refuse_cleaning_a_sink(&listed.origin, &file_options.clean)?;
-        let schema = schema::for_stream(&read, declared, &listed, &file_options.listing, &context, location.folder().store()).await?;
-        let unreadable = Unreadable::parse(options, &context.conf)?;
+        let schema = schema::for_stream(&read, declared, &listed, &file_options.listing, &conf, location.folder().store()).await?;
+        let unreadable = Unreadable::parse(options, &conf)?;
         let settings = Arc::new(ReadSettings::new(read, schema.clone(), location.folder().store().clone(), unreadable));
-        let log_settings = LogSettings::from_conf(&context.conf, "fileSource")?;
-        let log = CompactibleLog::open(context.log.clone(), log_settings).await?;
+        let log_settings = LogSettings::from_conf(&conf, "fileSource")?;
+        Ok(Self { location, options: file_options, settings, schema, storage, cleaner, log_settings })
+    }
+}
+
+#[async_trait]
+impl PreparedSource for FileStream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.table.clone()
+    }
+
+    async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>> {
+        Ok(Box::new(FileStreamSource::new(*self, place).await?))
+    }
+}
+
+impl FileStreamSource {
+    /// The stream with its log in the checkpoint.
+    pub async fn new(stream: FileStream, place: SourcePlace) -> Result<Self> {
         Ok(Self {
-            seen: SeenFiles::new(file_options.identity, file_options.max_file_age_ms),
-            location,
-            options: file_options,
-            settings,
-            schema,
-            context,
-            cleaner,
-            log,
+            seen: SeenFiles::new(stream.options.identity, stream.options.max_file_age_ms),
+            log_url: place.log.folder().url().clone(),
+            log: CompactibleLog::open(place.log, stream.log_settings).await?,
+            stream,
             log_offset: None,
             committed: None,
             cached: Vec::new(),
@@ -141,11 +165,11 @@ impl FileStreamSource {
 
     /// New files in reading order.
     async fn new_files(&self) -> Result<Vec<FoundFile>> {
-        let listed = listing::list(&self.location, &self.options.listing, &self.context.storage).await?;
-        refuse_cleaning_a_sink(&listed.origin, &self.options.clean)?;
+        let listed = listing::list(&self.stream.location, &self.stream.options.listing, &self.stream.storage).await?;
+        refuse_cleaning_a_sink(&listed.origin, &self.stream.options.clean)?;
         let mut files = listed.files;
         files.retain(|file| self.seen.is_new(&file.uri, file.modified_ms));
-        match self.options.order {
+        match self.stream.options.order {
             Order::OldestFirst => files.sort_by_key(|file| file.modified_ms),
             Order::NewestFirst => files.sort_by_key(|file| std::cmp::Reverse(file.modified_ms)),
         }
@@ -160,7 +184,7 @@ impl FileStreamSource {
             return Ok(selected);
         }
         let files = if self.cached.is_empty() { self.new_files().await? } else { std::mem::take(&mut self.cached) };
-        let caching = (self.options.order == Order::OldestFirst).then_some(self.options.caching);
+        let caching = (self.stream.options.order == Order::OldestFirst).then_some(self.stream.options.caching);
         let mut selected = select(files, limit, caching);
         self.cached = std::mem::take(&mut selected.cached);
         Ok(selected)
@@ -201,11 +225,11 @@ fn refuse_cleaning_a_sink(origin: &Origin, clean: &CleanSource) -> Result<()> {
 #[async_trait]
 impl Source for FileStreamSource {
     fn schema(&self) -> SchemaRef {
-        self.schema.table.clone()
+        self.stream.schema.table.clone()
     }
 
     fn description(&self) -> String {
-        format!("FileStreamSource[{}]", self.location.qualified())
+        format!("FileStreamSource[{}]", self.stream.location.qualified())
     }
 
     async fn open(&mut self, last: Option<&Offset>) -> Result<()> {
@@ -217,7 +241,7 @@ impl Source for FileStreamSource {
                 format!(
                     "a batch was planned up to log entry {} of the file source, but the newest one in {} is {}; restore the folder sources/ of the checkpoint, or use a new checkpointLocation with a new checkpointResetNonce",
                     last.unwrap_or(0),
-                    self.context.log.folder().url(),
+                    self.log_url,
                     self.log_offset.map_or_else(|| "missing".to_owned(), |step| step.to_string())
                 ),
             ));
@@ -243,7 +267,7 @@ impl Source for FileStreamSource {
     async fn plan(&mut self, start: Option<&Offset>, limits: ReadLimits, now_ms: i64) -> Result<PlannedRange> {
         step_of(start)?;
         let limit = match limits {
-            ReadLimits::Apply => self.options.limit,
+            ReadLimits::Apply => self.stream.options.limit,
             ReadLimits::Ignore => Limit::All,
         };
         let selected = self.select(limit).await?;
@@ -263,20 +287,20 @@ impl Source for FileStreamSource {
         }
         let mut tasks = Vec::new();
         for entry in source_log::steps(&self.log, from, to).await? {
-            let path = self.location.spelling().path(&entry.path)?;
+            let path = self.stream.location.spelling().path(&entry.path)?;
             let root_depth = self.partition_root(&path);
             tasks.push(FileTask { path, uri: entry.path, root_depth, modified_ms: entry.timestamp });
         }
-        partition_readers(&self.settings, tasks, scan, MAX_PARTITIONS)
+        partition_readers(&self.stream.settings, tasks, scan, MAX_PARTITIONS)
     }
 
     async fn commit(&mut self, end: &Offset) -> Result<()> {
         let Some(to) = step_of(Some(end))? else { return Ok(()) };
-        if self.cleaner.is_active() {
+        if self.stream.cleaner.is_active() {
             let from = self.committed.map_or(to, |step| step + 1);
             if from <= to {
                 for entry in source_log::steps(&self.log, from, to).await? {
-                    self.cleaner.clean(&entry.path).await;
+                    self.stream.cleaner.clean(&entry.path).await;
                 }
             }
         }
@@ -310,7 +334,7 @@ impl FileStreamSource {
     }
 
     fn partition_root(&self, path: &object_store::path::Path) -> usize {
-        self.schema.base_depth.or_else(|| self.location.root_depth(path)).unwrap_or(usize::MAX)
+        self.stream.schema.base_depth.or_else(|| self.stream.location.root_depth(path)).unwrap_or(usize::MAX)
     }
 }
 

@@ -31,5 +31,5 @@ pub use options::{DataLoss, GroupId, HeaderColumn, KafkaSourceOptions, RateLimit
 pub use plan::OffsetRange;
 pub use properties::ClientSettings;
 pub use sink::{KafkaSink, KafkaSinkOptions};
-pub use source::KafkaSource;
+pub use source::{KafkaSource, PreparedKafka};
 pub use starting::{StartingOffsets, TimestampMiss};

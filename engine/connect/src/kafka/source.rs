@@ -24,8 +24,8 @@ use super::pool::ConsumerPool;
 use super::reader::{RangeReader, ReadPolicy};
 use super::rows;
 use super::starting::{self, StartingOffsets};
-use crate::open::SourceContext;
-use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, ReadLimits, Scan, Source};
+use crate::open::SourcePlace;
+use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
 /// A streaming source over Kafka topics.
 pub struct KafkaSource {
@@ -49,25 +49,50 @@ enum EndOfRun {
     Frozen(PartitionOffsets),
 }
 
+/// Validated options with the client that asks the brokers; none is asked yet.
+pub struct PreparedKafka {
+    options: KafkaSourceOptions,
+    lookup: Lookup,
+}
+
+impl PreparedKafka {
+    /// A client for the options; fails where librdkafka refuses a `kafka.*` setting.
+    pub fn new(options: KafkaSourceOptions) -> Result<Self> {
+        Ok(Self { lookup: Lookup::new(&options)?, options })
+    }
+}
+
+#[async_trait]
+impl PreparedSource for PreparedKafka {
+    fn schema(&self) -> SchemaRef {
+        rows::schema(self.options.headers)
+    }
+
+    async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>> {
+        Ok(Box::new(KafkaSource::new(*self, place)))
+    }
+}
+
 impl KafkaSource {
-    /// A source over validated options; no broker is asked yet.
-    pub fn new(options: KafkaSourceOptions, context: SourceContext) -> Result<Self> {
+    /// The source at its place; no broker is asked yet.
+    pub fn new(prepared: PreparedKafka, place: SourcePlace) -> Self {
+        let PreparedKafka { options, lookup } = prepared;
         let group = match &options.group {
             GroupId::Fixed(id) => id.clone(),
-            GroupId::Prefix(prefix) => format!("{prefix}-{}-executor", context.query_id),
+            GroupId::Prefix(prefix) => format!("{prefix}-{}-executor", place.query_id),
         };
         let pool = ConsumerPool::new(&options, &group);
         tracing::info!(source = %description(&options.topics), servers = options.client.servers(), group, limits = ?options.limits, queue_bytes = pool.queue_bytes(), "Kafka source");
-        Ok(Self {
+        Self {
             schema: rows::schema(options.headers),
-            lookup: Arc::new(Lookup::new(&options)?),
+            lookup: Arc::new(lookup),
             pool: Arc::new(pool),
             unread: Arc::new(Mutex::new(OldestUnread::new(&options, &group))),
-            log: context.log,
+            log: place.log,
             end: EndOfRun::Open,
             last_batch_ms: 0,
             options: Arc::new(options),
-        })
+        }
     }
 
     /// The most bytes that records fetched ahead take.

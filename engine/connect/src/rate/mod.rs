@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use weir_core::{Error, Result};
 
 pub use per_batch::RatePerBatchSource;
-pub use per_second::RateSource;
+pub use per_second::{RateOptions, RateSource};
 
 use crate::options::Options;
 use crate::source::{PartitionReader, ReadCounters, Scan};

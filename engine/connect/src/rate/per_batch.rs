@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use weir_core::{Error, Offset, Result};
 
 use super::{ValueReader, described_partitions, partition_count, positive};
+use crate::open::SourcePlace;
 use crate::options::{Options, invalid};
-use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, ReadLimits, Scan, Source};
+use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
 /// Position of a `rate-micro-batch` source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +87,17 @@ impl RatePerBatchSource {
             offset: start.offset.saturating_add(i64::try_from(self.rows_per_batch).unwrap_or(i64::MAX)),
             timestamp: start.timestamp.saturating_add(self.advance_ms),
         }
+    }
+}
+
+#[async_trait]
+impl PreparedSource for RatePerBatchSource {
+    fn schema(&self) -> SchemaRef {
+        super::schema()
+    }
+
+    async fn bind(self: Box<Self>, _place: SourcePlace) -> Result<Box<dyn Source>> {
+        Ok(self)
     }
 }
 

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use weir_core::checkpoint::Appended;
+use weir_core::checkpoint::{Appended, FencedLog};
 use weir_core::{Error, Offset, Result};
 use weir_crds::duration::{TimeUnit, parse_time_string};
 
 use super::{ValueReader, described_partitions, partition_count, positive};
-use crate::open::SourceContext;
+use crate::open::SourcePlace;
 use crate::options::Options;
-use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, ReadLimits, Scan, Source};
+use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
 /// The speed of a rate source over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,22 +40,28 @@ impl Speed {
     }
 }
 
-/// The `rate` source.
-#[derive(Debug)]
-pub struct RateSource {
+/// What the options say.
+#[derive(Clone, Debug)]
+pub struct RateOptions {
     speed: Speed,
     partitions: u64,
     described_partitions: String,
-    context: SourceContext,
+}
+
+/// The `rate` source.
+#[derive(Debug)]
+pub struct RateSource {
+    options: RateOptions,
+    log: FencedLog,
     created_ms: Option<i64>,
     /// The latest time seen; the clock may go backwards, offsets may not.
     last_ms: i64,
     last_offset: Option<u64>,
 }
 
-impl RateSource {
-    /// Reads the options; nothing is written before the first plan.
-    pub fn new(options: &Options, context: SourceContext) -> Result<Self> {
+impl RateOptions {
+    /// Reads the options.
+    pub fn parse(options: &Options) -> Result<Self> {
         let rows_per_second = positive(options, "rowsPerSecond", 1)?;
         let ramp = options.get("rampUpTime").unwrap_or("0s");
         let ramp_up_seconds = parse_time_string(ramp, TimeUnit::Seconds)
@@ -65,18 +71,32 @@ impl RateSource {
             speed: Speed { rows_per_second, ramp_up_seconds },
             partitions: partition_count(options)?,
             described_partitions: described_partitions(options),
-            context,
-            created_ms: None,
-            last_ms: i64::MIN,
-            last_offset: None,
         })
+    }
+}
+
+#[async_trait]
+impl PreparedSource for RateOptions {
+    fn schema(&self) -> SchemaRef {
+        super::schema()
+    }
+
+    async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>> {
+        Ok(Box::new(RateSource::new(*self, place.log)))
+    }
+}
+
+impl RateSource {
+    /// A source over its log; nothing is written before the first plan.
+    pub fn new(options: RateOptions, log: FencedLog) -> Self {
+        Self { options, log, created_ms: None, last_ms: i64::MIN, last_offset: None }
     }
 
     async fn created_ms(&mut self, now_ms: i64) -> Result<i64> {
         if let Some(created) = self.created_ms {
             return Ok(created);
         }
-        let log = &self.context.log;
+        let log = &self.log;
         let created = match log.read("0").await? {
             Some(stored) => parse_creation(&stored, log.folder().url())?,
             None => match log.append("0", format!("v1\n{now_ms}")).await? {
@@ -125,7 +145,7 @@ impl Source for RateSource {
     fn description(&self) -> String {
         format!(
             "RateStreamV2[rowsPerSecond={}, rampUpTimeSeconds={}, numPartitions={}",
-            self.speed.rows_per_second, self.speed.ramp_up_seconds, self.described_partitions
+            self.options.speed.rows_per_second, self.options.speed.ramp_up_seconds, self.options.described_partitions
         )
     }
 
@@ -154,11 +174,11 @@ impl Source for RateSource {
     async fn partitions(&mut self, start: Option<&Offset>, end: &Offset, scan: &Scan) -> Result<Vec<Box<dyn PartitionReader>>> {
         let start = start.map(seconds_of).transpose()?.unwrap_or(0);
         let end = seconds_of(end)?;
-        let (Some(first), Some(last)) = (self.speed.value_at(start), self.speed.value_at(end)) else {
+        let (Some(first), Some(last)) = (self.options.speed.value_at(start), self.options.speed.value_at(end)) else {
             let text = format!(
                 "Integer overflow. Max offset with {} rowsPerSecond is {}, but it's {end} now.",
-                self.speed.rows_per_second,
-                i64::MAX as u64 / self.speed.rows_per_second
+                self.options.speed.rows_per_second,
+                i64::MAX as u64 / self.options.speed.rows_per_second
             );
             return Err(Error::config("ARITHMETIC_OVERFLOW", text));
         };
@@ -170,14 +190,14 @@ impl Source for RateSource {
                 "DAMAGED_SOURCE_LOG",
                 format!(
                     "{}/0, the creation time of the rate source, is gone; restore the file or use a new checkpointLocation",
-                    self.context.log.folder().url()
+                    self.log.folder().url()
                 ),
             ));
         };
         let start_ms = created.saturating_add((start as i64).saturating_mul(1000));
         let ms_per_value = (end - start) as f64 * 1000.0 / (last - first) as f64;
-        let step = i64::try_from(self.partitions).unwrap_or(i64::MAX);
-        let readers = (0..self.partitions).map(|partition| {
+        let step = i64::try_from(self.options.partitions).unwrap_or(i64::MAX);
+        let readers = (0..self.options.partitions).map(|partition| {
             let reader = ValueReader {
                 next: first.saturating_add(partition as i64),
                 end: last,
@@ -204,7 +224,7 @@ impl Source for RateSource {
         let processed = processed.map(seconds_of).transpose()?.unwrap_or(0);
         let Some(created) = self.created_ms else { return Ok(Backlog::default()) };
         let elapsed = u64::try_from((now_ms - created) / 1000).unwrap_or(0).max(processed);
-        let records = match (self.speed.value_at(processed), self.speed.value_at(elapsed)) {
+        let records = match (self.options.speed.value_at(processed), self.options.speed.value_at(elapsed)) {
             (Some(first), Some(last)) => u64::try_from(last - first).ok(),
             _ => None,
         };
@@ -215,7 +235,7 @@ impl Source for RateSource {
 
 impl RateSource {
     async fn stored_creation(&self) -> Result<Option<i64>> {
-        let log = &self.context.log;
+        let log = &self.log;
         log.read("0").await?.map(|stored| parse_creation(&stored, log.folder().url())).transpose()
     }
 }

@@ -7,7 +7,7 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use super::per_second::Speed;
 use super::*;
 use crate::source::{AvailableNow, ReadLimits, Source};
-use crate::testing::source_context;
+use crate::testing::source_place;
 use weir_core::Offset;
 
 async fn rows(readers: Vec<Box<dyn PartitionReader>>) -> Vec<(i64, i64)> {
@@ -37,16 +37,16 @@ fn ramp_up_follows_sparks_table() {
 
 #[tokio::test]
 async fn creation_time_is_stored_and_survives_a_restart() {
-    let (dir, context) = source_context();
-    let options = Options::new([("rowsPerSecond", "5"), ("numPartitions", "2")]);
-    let mut source = RateSource::new(&options, context.clone()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let options = RateOptions::parse(&Options::new([("rowsPerSecond", "5"), ("numPartitions", "2")])).unwrap();
+    let mut source = RateSource::new(options.clone(), source_place(dir.path()).log);
     assert_eq!(source.description(), "RateStreamV2[rowsPerSecond=5, rampUpTimeSeconds=0, numPartitions=2");
     source.open(None).await.unwrap();
     assert_eq!(source.initial_offset().await.unwrap().unwrap().json(), "0");
     let planned = source.plan(None, ReadLimits::Apply, 1_000_000).await.unwrap();
     assert_eq!(planned.end.unwrap().json(), "0");
     assert_eq!(std::fs::read_to_string(dir.path().join("sources/0/0")).unwrap(), "v1\n1000000");
-    let mut again = RateSource::new(&options, context).unwrap();
+    let mut again = RateSource::new(options, source_place(dir.path()).log);
     again.open(Some(&Offset::new("7"))).await.unwrap();
     let planned = again.plan(Some(&Offset::new("7")), ReadLimits::Apply, 1_002_999).await.unwrap();
     assert_eq!(planned.end.unwrap().json(), "7");
@@ -82,7 +82,6 @@ async fn per_batch_steps_as_spark() {
 fn bad_options_have_sparks_sentences() {
     let error = RatePerBatchSource::new(&Options::default()).unwrap_err();
     assert_eq!(error.message(), "Invalid value '0'. The option 'rowsPerBatch' must be positive");
-    let (_dir, context) = source_context();
-    let error = RateSource::new(&Options::new([("rowsPerSecond", "0")]), context).unwrap_err();
+    let error = RateOptions::parse(&Options::new([("rowsPerSecond", "0")])).unwrap_err();
     assert_eq!(error.message(), "Invalid value '0'. The option 'rowsPerSecond' must be positive");
 }

@@ -6,8 +6,8 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use serde_json::{Value, json};
-use weir_connect::kafka::{KafkaSource, KafkaSourceOptions};
-use weir_connect::open::SourceContext;
+use weir_connect::kafka::{KafkaSource, KafkaSourceOptions, PreparedKafka};
+use weir_connect::open::SourcePlace;
 use weir_connect::{PlannedRange, ReadLimits, Scan, Source};
 use weir_core::checkpoint::{Fence, FencedLog};
 use weir_core::storage::{Durability, Storage};
@@ -41,8 +41,8 @@ impl Checkpoint {
         let storage = Storage::new(Durability::PageCache);
         let folder = storage.open(self.folder.path().to_str().unwrap())?;
         let log = FencedLog::new(folder.child("sources/0"), Fence::new(folder.child("_weir/epochs"), 1));
-        let context = SourceContext { log, storage, conf: BTreeMap::new(), query_id: uuid::Uuid::new_v4() };
-        KafkaSource::new(parse(options)?, context)
+        let place = SourcePlace { log, query_id: uuid::Uuid::new_v4() };
+        Ok(KafkaSource::new(PreparedKafka::new(parse(options)?)?, place))
     }
 
     pub fn entry(&self) -> Vec<u8> {

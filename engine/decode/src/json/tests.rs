@@ -28,7 +28,7 @@ fn map(value: DataType) -> DataType {
 }
 
 fn decode(fields: &[(&str, DataType)], origin: Origin, mode: ParseMode, records: &[&[u8]]) -> RecordBatch {
-    let mut options = JsonOptions::new(origin, Zone::utc());
+    let mut options = JsonOptions::new(origin, Zone::UTC);
     options.mode = mode;
     let mut decoder = JsonDecoder::new(schema(fields), options).unwrap();
     for record in records {
@@ -140,7 +140,7 @@ fn bad_records_keep_what_spark_keeps() {
 #[test]
 fn a_column_keeps_one_row_for_each_record() {
     let fields = [("a", DataType::Utf8)];
-    let mut decoder = JsonDecoder::new(schema(&fields), JsonOptions::new(Origin::Column, Zone::utc())).unwrap();
+    let mut decoder = JsonDecoder::new(schema(&fields), JsonOptions::new(Origin::Column, Zone::UTC)).unwrap();
     for record in [Some(r#"{"a":1.10}"#), None, Some(" "), Some("[{}]"), Some(r#"{"a": { "x" : [1.0, "é\n"] } }"#)] {
         decoder.push(record.map(str::as_bytes)).unwrap();
     }
@@ -160,7 +160,7 @@ fn modes_drop_or_fail() {
     let fields = [("a", DataType::Int32)];
     let records: [&[u8]; 4] = [b"{\"a\":1}", b"{", b"\xff", b"{\"a\":\"x\"}"];
     assert_eq!(decode(&fields, Origin::File, ParseMode::DropMalformed, &records).num_rows(), 1);
-    let mut options = JsonOptions::new(Origin::File, Zone::utc());
+    let mut options = JsonOptions::new(Origin::File, Zone::UTC);
     options.mode = ParseMode::FailFast;
     let mut decoder = JsonDecoder::new(schema(&fields), options).unwrap();
     decoder.push(Some(records[0])).unwrap();
@@ -174,7 +174,7 @@ fn modes_drop_or_fail() {
 #[test]
 fn templates_follow_changes_of_shape() {
     let fields = [("a", DataType::Int64), ("b", DataType::Utf8)];
-    let mut decoder = JsonDecoder::new(schema(&fields), JsonOptions::new(Origin::File, Zone::utc())).unwrap();
+    let mut decoder = JsonDecoder::new(schema(&fields), JsonOptions::new(Origin::File, Zone::UTC)).unwrap();
     let records = [
         r#"{"a":1,"x":[1,{"y":2}],"b":"p"}"#,
         r#"{"a":2,"x":"z","b":"q"}"#,
@@ -268,7 +268,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = byte;
         let fields = [("a", object(&[("b", DataType::Int32)])), ("_corrupt_record", DataType::Utf8)];
-        let mut options = JsonOptions::new(Origin::File, Zone::utc());
+        let mut options = JsonOptions::new(Origin::File, Zone::UTC);
         options.leniency.single_quotes = false;
         options.leniency.non_numeric_numbers = false;
         let mut decoder = JsonDecoder::new(schema(&fields), options).unwrap();
@@ -284,7 +284,7 @@ proptest! {
     fn no_bytes_panic(records in proptest::collection::vec(proptest::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(&b"{}[]\",:\\'u0123nte.-+ ab"[..])], 0..40), 0..4)) {
         let fields = [("a", list(object(&[("b", DataType::Utf8)]))), ("b", map(DataType::Float32)), ("_corrupt_record", DataType::Utf8)];
         for origin in [Origin::File, Origin::Column] {
-            let mut options = JsonOptions::new(origin, Zone::utc());
+            let mut options = JsonOptions::new(origin, Zone::UTC);
             options.leniency.comments = true;
             options.leniency.unquoted_field_names = true;
             options.leniency.backslash_escaping_any_character = true;

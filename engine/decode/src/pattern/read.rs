@@ -6,7 +6,7 @@
 
 use super::{Field, Item, OffsetShape, Parsed, Sign, Style, names};
 use crate::time::civil::{Civil, DateTime};
-use crate::time::zone::{Zone, offset_id};
+use crate::time::zone::{Spelling, Zone};
 
 #[derive(Clone, Debug, Default)]
 struct Fields {
@@ -94,13 +94,13 @@ fn read_item(item: &Item, text: &str, at: usize, fields: &mut Fields) -> Option<
         }
         Item::Offset { shape, zero } => {
             let (seconds, length) = offset(rest.as_bytes(), *shape, zero)?;
-            fields.set_zone(Zone::Fixed(seconds, offset_id(seconds)))?;
+            fields.set_zone(Zone::Fixed(seconds, Spelling::Offset))?;
             Some(at + length)
         }
         Item::LocalizedOffset(_) => {
             let tail = rest.strip_prefix("GMT")?;
             let end = tail.bytes().take_while(|b| b"+-:0123456789".contains(b)).count();
-            let zone = if end == 0 { Zone::utc() } else { Zone::parse(&tail[..end])? };
+            let zone = if end == 0 { Zone::UTC } else { Zone::parse(&tail[..end])? };
             fields.set_zone(zone)?;
             Some(at + 3 + end)
         }

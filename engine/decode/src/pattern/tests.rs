@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 fn read(pattern: &str, text: &str) -> Option<String> {
     let parsed = DatePattern::parse(pattern, Purpose::Parse).unwrap();
-    let micros = parsed.read_instant(text, &Zone::utc())?;
+    let micros = parsed.read_instant(text, &Zone::UTC)?;
     let iso = DatePattern::parse("yyyy-MM-dd HH:mm:ss.SSSSSS", Purpose::Format).unwrap();
-    Some(iso.format_instant(micros, &Zone::utc()).unwrap())
+    Some(iso.format_instant(micros, &Zone::UTC).unwrap())
 }
 
 fn write(pattern: &str, micros: i64, zone: &str) -> String {
@@ -89,7 +89,7 @@ proptest! {
         let local = zone.to_local(micros);
         prop_assume!((-62_135_596_800_000_000i64..253_402_300_800_000_000).contains(&local));
         let text = DatePattern::parse(pattern, Purpose::Format).unwrap().format_instant(micros, &zone).unwrap();
-        let back = DatePattern::parse(pattern, Purpose::Parse).unwrap().read_instant(&text, &Zone::utc());
+        let back = DatePattern::parse(pattern, Purpose::Parse).unwrap().read_instant(&text, &Zone::UTC);
         prop_assert_eq!(back, Some(micros));
     }
 

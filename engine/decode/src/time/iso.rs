@@ -188,7 +188,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn ts(text: &str) -> Option<i64> {
-        parse_timestamp(text.as_bytes(), &Zone::utc())
+        parse_timestamp(text.as_bytes(), &Zone::UTC)
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in any::<Vec<u8>>()) {
             let _ = parse_date(&text);
-            let _ = parse_timestamp(&text, &Zone::utc());
+            let _ = parse_timestamp(&text, &Zone::UTC);
         }
     }
 }

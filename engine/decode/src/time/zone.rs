@@ -10,12 +10,21 @@ use chrono_tz::{OffsetName, Tz};
 use std::fmt;
 
 /// A region of the IANA database or a fixed offset.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Zone {
-    /// Offset in seconds east of UTC, and the id to print.
-    Fixed(i32, String),
+    /// Offset in seconds east of UTC, and how its id is printed.
+    Fixed(i32, Spelling),
     /// A region with its rules.
     Region(Tz),
+}
+
+/// How the id of a fixed offset is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Spelling {
+    /// `+02:00`, `Z` for zero.
+    Offset,
+    /// `UTC`, `GMT` or `UT`, and the offset unless it is zero.
+    Prefixed(&'static str),
 }
 
 /// The three-letter ids that java.time.ZoneId.SHORT_IDS maps.
@@ -52,27 +61,23 @@ const SHORT_IDS: [(&str, &str); 28] = [
 
 impl Zone {
     /// Coordinated universal time.
-    pub fn utc() -> Self {
-        Self::Fixed(0, "UTC".to_owned())
-    }
+    pub const UTC: Self = Self::Fixed(0, Spelling::Prefixed("UTC"));
 
     /// The zone of an id such as `Europe/Berlin`, `+02:00`, `UTC+2`, `Z`.
     pub fn parse(id: &str) -> Option<Self> {
-        match id {
-            "Z" | "z" => return Some(Self::Fixed(0, "Z".to_owned())),
-            "UTC" | "GMT" | "UT" => return Some(Self::Fixed(0, id.to_owned())),
-            _ => {}
+        if id.eq_ignore_ascii_case("z") {
+            return Some(Self::Fixed(0, Spelling::Offset));
         }
         if id.starts_with(['+', '-']) {
-            return parse_offset(id).map(|seconds| Self::Fixed(seconds, offset_id(seconds)));
+            return parse_offset(id).map(|seconds| Self::Fixed(seconds, Spelling::Offset));
         }
         for prefix in ["UTC", "GMT", "UT"] {
-            if let Some(rest) = id.strip_prefix(prefix)
-                && rest.starts_with(['+', '-'])
-            {
-                let seconds = parse_offset(rest)?;
-                let suffix = if seconds == 0 { String::new() } else { offset_id(seconds) };
-                return Some(Self::Fixed(seconds, format!("{prefix}{suffix}")));
+            match id.strip_prefix(prefix) {
+                Some("") => return Some(Self::Fixed(0, Spelling::Prefixed(prefix))),
+                Some(rest) if rest.starts_with(['+', '-']) => {
+                    return parse_offset(rest).map(|seconds| Self::Fixed(seconds, Spelling::Prefixed(prefix)));
+                }
+                _ => {}
             }
         }
         if let Some((_, target)) = SHORT_IDS.iter().find(|(short, _)| *short == id) {
@@ -115,7 +120,7 @@ impl Zone {
     /// The abbreviation in force at an instant, such as `CEST`.
     pub fn short_name(&self, instant_micros: i64) -> String {
         match self {
-            Self::Fixed(_, id) => id.clone(),
+            Self::Fixed(..) => self.to_string(),
             Self::Region(tz) => {
                 tz.offset_from_utc_datetime(&naive(instant_micros)).abbreviation().map_or_else(|| tz.name().to_owned(), ToOwned::to_owned)
             }
@@ -134,7 +139,9 @@ impl Zone {
 impl fmt::Display for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fixed(_, id) => f.write_str(id),
+            Self::Fixed(seconds, Spelling::Offset) => f.write_str(&offset_id(*seconds)),
+            Self::Fixed(0, Spelling::Prefixed(prefix)) => f.write_str(prefix),
+            Self::Fixed(seconds, Spelling::Prefixed(prefix)) => write!(f, "{prefix}{}", offset_id(*seconds)),
             Self::Region(tz) => f.write_str(tz.name()),
         }
     }
@@ -211,7 +218,11 @@ mod tests {
         assert_eq!(offset("+18:01"), None);
         assert_eq!(offset("+24"), None);
         assert_eq!(offset("Nowhere"), None);
-        assert_eq!(Zone::parse("PST").unwrap().to_string(), "America/Los_Angeles");
+        for (id, printed) in
+            [("PST", "America/Los_Angeles"), ("UT", "UT"), ("GMT+2", "GMT+02:00"), ("UTC-0", "UTC"), ("z", "Z"), ("-3", "-03:00")]
+        {
+            assert_eq!(Zone::parse(id).unwrap().to_string(), printed);
+        }
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use uuid::Uuid;
-use weir_connect::open::{SinkContext, SourceContext};
+use weir_connect::open::{SinkContext, SourceContext, SourcePlace};
 use weir_connect::registry;
-use weir_connect::{Scan, Sink, Source};
+use weir_connect::{PreparedSource, Scan, Sink, Source};
 use weir_core::checkpoint::{Claimant, Fence, FencedLog, Owner, QueryLog, Recovery, claim};
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
@@ -54,9 +54,8 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let storage = Storage::new(durability(definition));
     let root = storage.open(&definition.checkpoint)?;
     let fence = Fence::new(root.child("_weir/epochs"), environment.epoch);
-    let log_of = |number: usize| FencedLog::new(root.child(&format!("sources/{number}")), fence.clone());
 
-    let (schemas, compiled) = prepare(definition, &storage).await?;
+    let Prepared { sources, schemas, compiled } = prepare(definition, &storage).await?;
     check_sink(definition, &compiled)?;
     let order = compiled.stream_order().to_vec();
 
@@ -65,7 +64,8 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let query_id = claimed.query_id;
     let log = QueryLog::new(root.clone(), claimed);
 
-    let sources = open_sources(definition, &storage, &|at| log_of(at), query_id, &order).await?;
+    let place = |number: usize| SourcePlace { log: FencedLog::new(root.child(&format!("sources/{number}")), fence.clone()), query_id };
+    let sources = bind_sources(definition, sources, &order, place).await?;
     let scans = order.iter().map(|at| scan(definition, &compiled, *at, &schemas)).collect::<Result<Vec<_>>>()?;
     let context = SinkContext { query_id, fence: log.fence().clone(), storage: storage.clone(), conf: definition.conf.clone() };
     let sink: Arc<dyn Sink> = Arc::from(
@@ -91,8 +91,7 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
 
 /// Compiles a query without touching its checkpoint; what `weir check` does.
 pub async fn compile_only(definition: &QueryDefinition) -> Result<CompiledQuery> {
-    let (_, compiled) = prepare(definition, &Storage::new(Durability::PageCache)).await?;
-    Ok(compiled)
+    Ok(prepare(definition, &Storage::new(Durability::PageCache)).await?.compiled)
 }
 
 /// Whether the sink can take the query's columns, as far as the manifest tells.
@@ -102,19 +101,25 @@ pub fn check_sink(definition: &QueryDefinition, compiled: &CompiledQuery) -> Res
     registry::check_sink(format, options, &compiled.schema(), partition_by, &storage, &definition.conf)
 }
 
-/// What is known before the claim: the sources' schemas and the compiled query.
-/// The sources that tell their schemas never get at the checkpoint.
-async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<(Vec<SchemaRef>, CompiledQuery)> {
-    let nowhere = storage.open(&definition.checkpoint)?;
-    nowhere.refuse_file("checkpointLocation")?;
-    let fence = Fence::new(nowhere.child("_weir/epochs"), 0);
-    let log_of = |number: usize| FencedLog::new(nowhere.child(&format!("sources/{number}")), fence.clone());
-    let as_written: Vec<usize> = (0..definition.sources.len()).collect();
-    let sources = open_sources(definition, storage, &log_of, Uuid::nil(), &as_written).await?;
-    let schemas: Vec<SchemaRef> = sources.iter().map(|open| open.source.schema()).collect();
-    drop(sources);
+/// What is known before the claim.
+struct Prepared {
+    /// In the manifest's order; none has touched the checkpoint.
+    sources: Vec<Box<dyn PreparedSource>>,
+    schemas: Vec<SchemaRef>,
+    compiled: CompiledQuery,
+}
+
+async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<Prepared> {
+    storage.open(&definition.checkpoint)?.refuse_file("checkpointLocation")?;
+    let mut sources = Vec::with_capacity(definition.sources.len());
+    for input in &definition.sources {
+        let context = SourceContext { storage: storage.clone(), conf: definition.conf.clone() };
+        let source = registry::prepare_source(&input.format, &input.options, input.schema.clone(), context).await;
+        sources.push(source.map_err(|e| e.context(format!("source {}", input.name)))?);
+    }
+    let schemas: Vec<SchemaRef> = sources.iter().map(|source| source.schema()).collect();
     let compiled = compile(definition, &schemas, storage).await?;
-    Ok((schemas, compiled))
+    Ok(Prepared { sources, schemas, compiled })
 }
 
 fn durability(definition: &QueryDefinition) -> Durability {
@@ -139,20 +144,18 @@ fn claimant(definition: &QueryDefinition, environment: &TaskEnvironment) -> Clai
     }
 }
 
-async fn open_sources(
+/// The sources that the plan reads, numbered as it reads them.
+async fn bind_sources(
     definition: &QueryDefinition,
-    storage: &Storage,
-    log_of: &(dyn Fn(usize) -> FencedLog + Sync),
-    query_id: Uuid,
+    prepared: Vec<Box<dyn PreparedSource>>,
     order: &[usize],
+    place: impl Fn(usize) -> SourcePlace,
 ) -> Result<Vec<OpenSource>> {
+    let mut prepared: BTreeMap<usize, Box<dyn PreparedSource>> = prepared.into_iter().enumerate().collect();
     let mut opened = Vec::with_capacity(order.len());
     for (number, at) in order.iter().enumerate() {
-        let input = &definition.sources[*at];
-        let context = SourceContext { log: log_of(number), storage: storage.clone(), conf: definition.conf.clone(), query_id };
-        let source = registry::open_source(&input.format, &input.options, input.schema.clone(), context)
-            .await
-            .map_err(|e| e.context(format!("source {}", input.name)))?;
+        let (input, source) = (&definition.sources[*at], prepared.remove(at).expect("the plan reads each source once"));
+        let source = source.bind(place(number)).await.map_err(|e| e.context(format!("source {}", input.name)))?;
         opened.push(OpenSource { source, watermark_delay_ms: input.watermark.as_ref().map(|w| w.delay_ms) });
     }
     Ok(opened)

@@ -24,7 +24,7 @@ use crate::cast::allowed::{can_cast, may_fail};
 use crate::cast::{Cast, CastMode, cast_array};
 use crate::types::{list_of, map_types, quoted_type, timestamp};
 use crate::udf::{Rows, SparkFn};
-use crate::zone::SessionZone;
+use weir_decode::time::Zone;
 
 /// What an expression can see while it is analysed.
 pub struct Cx<'c> {
@@ -112,7 +112,7 @@ impl Analyzer<'_> {
     }
 
     /// The session's zone.
-    pub fn zone(&self) -> Result<SessionZone> {
+    pub fn zone(&self) -> Result<Zone> {
         self.conf.zone()
     }
 

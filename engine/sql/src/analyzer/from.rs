@@ -8,8 +8,10 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 use weir_core::Error;
+use weir_core::columns::HIDDEN_KEY;
 
 use super::expr::Cx;
+use super::scope::Visibility;
 use super::{Analyzer, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
 use crate::cast::CastMode;
 use crate::error::from_planning;
@@ -109,17 +111,14 @@ impl Analyzer<'_> {
             relation.scope = relation.scope.qualified(&name);
         }
         if let Some(alias) = alias.filter(|a| !a.columns.is_empty()) {
-            if alias.columns.len() != relation.scope.cols.len() {
+            let shown = relation.scope.shown().count();
+            if alias.columns.len() != shown {
                 return Err(Error::config(
                     "ASSIGNMENT_ARITY_MISMATCH",
-                    format!(
-                        "the number of column aliases does not match the number of columns: {} and {}",
-                        alias.columns.len(),
-                        relation.scope.cols.len()
-                    ),
+                    format!("the number of column aliases does not match the number of columns: {} and {}", alias.columns.len(), shown),
                 ));
             }
-            for (col, alias) in relation.scope.cols.iter_mut().zip(&alias.columns) {
+            for (col, alias) in relation.scope.cols.iter_mut().filter(|col| col.is_shown()).zip(&alias.columns) {
                 col.name.clone_from(&alias.name.value);
             }
         }
@@ -220,7 +219,7 @@ impl Analyzer<'_> {
                 column: Column::new_unqualified(name),
                 ty,
                 spark_type: field.metadata().get(crate::types::SPARK_TYPE_KEY).cloned(),
-                hidden: false,
+                visibility: if field.metadata().contains_key(HIDDEN_KEY) { Visibility::Metadata } else { Visibility::Shown },
             });
         }
         let plan = builder.project(exprs).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
@@ -273,9 +272,8 @@ impl Analyzer<'_> {
             JoinConstraint::Using(columns) => columns.iter().map(|c| names::parts(c).join(".")).collect(),
             JoinConstraint::Natural => left
                 .scope
-                .cols
-                .iter()
-                .filter(|l| right.scope.cols.iter().any(|r| r.name.eq_ignore_ascii_case(&l.name)))
+                .shown()
+                .filter(|l| right.scope.shown().any(|r| r.name.eq_ignore_ascii_case(&l.name)))
                 .map(|l| l.name.clone())
                 .collect(),
             _ => vec![],
@@ -319,7 +317,7 @@ impl Analyzer<'_> {
             for col in &mut joined.scope.cols {
                 let column = Expr::Column(col.column.clone());
                 if column == l.expr || column == r.expr {
-                    col.hidden = true;
+                    col.visibility = Visibility::OtherSide;
                 }
             }
             merged.push((name, value));
@@ -335,7 +333,7 @@ impl Analyzer<'_> {
                 column: Column::new_unqualified(alias),
                 ty: value.ty,
                 spark_type: value.spark_type,
-                hidden: false,
+                visibility: Visibility::Shown,
             });
         }
         cols.append(&mut joined.scope.cols);

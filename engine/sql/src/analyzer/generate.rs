@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{Expr as Sql, Function};
 use weir_core::Error;
 
 use super::expr::Cx;
+use super::scope::Visibility;
 use super::{Analyzer, Relation, Result, ScopeCol, Typed};
 use crate::error::from_planning;
 use crate::functions::nested;
@@ -67,7 +68,14 @@ impl Analyzer<'_> {
             });
             let alias = self.fresh("c");
             exprs.push(field.expr.alias(&alias));
-            cols.push(ScopeCol { qualifier: None, name, column: Column::new_unqualified(alias), ty, spark_type: None, hidden: false });
+            cols.push(ScopeCol {
+                qualifier: None,
+                name,
+                column: Column::new_unqualified(alias),
+                ty,
+                spark_type: None,
+                visibility: Visibility::Shown,
+            });
         }
         let plan = unnested.project(exprs).map_err(from_planning)?.build().map_err(from_planning)?;
         Ok((Relation { plan, ..input }, cols))

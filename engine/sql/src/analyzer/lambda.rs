@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{Expr as Sql, LambdaFunction};
 use weir_core::Error;
 
 use super::expr::Cx;
-use super::scope::{Enclosing, Scope, ScopeCol};
+use super::scope::{Enclosing, Scope, ScopeCol, Visibility};
 use super::{Analyzer, Result, Typed};
 use crate::error::from_planning;
 
@@ -77,7 +77,7 @@ impl Analyzer<'_> {
                 column: Column::new_unqualified(self.fresh("var")),
                 ty: ty.clone(),
                 spark_type: None,
-                hidden: false,
+                visibility: Visibility::Shown,
             })
             .collect();
         let variables: Vec<Field> = cols.iter().map(|c| Field::new(&c.column.name, c.ty.clone(), true)).collect();

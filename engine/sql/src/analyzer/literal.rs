@@ -9,7 +9,7 @@ use super::{Result, Typed};
 use crate::cast::{date_from_string, format_date, format_timestamp, timestamp_from_string, timestamp_ntz_from_string};
 use crate::interval::{self, Unit};
 use crate::types::{MAX_PRECISION, calendar_interval, day_time_interval, year_month_interval};
-use crate::zone::SessionZone;
+use weir_decode::time::Zone;
 
 /// A plain literal.
 pub fn value(value: &Value) -> Result<Typed> {
@@ -128,7 +128,7 @@ pub fn negated(typed: &Typed) -> Option<Typed> {
 }
 
 /// `DATE'..'`, `TIMESTAMP'..'`, `TIMESTAMP_NTZ'..'`.
-pub fn typed_string(ty: &DataType, text: &str, zone: SessionZone, now: i64) -> Result<Typed> {
+pub fn typed_string(ty: &DataType, text: &str, zone: Zone, now: i64) -> Result<Typed> {
     Ok(match ty {
         DataType::Date32 => {
             let v = date_from_string(text, zone, now).ok_or_else(|| invalid_typed("DATE", text))?;

@@ -17,6 +17,7 @@ use super::expr::Cx;
 use super::from::unsupported;
 use super::generate::as_generator;
 use super::orderable::{check_distinct, check_order};
+use super::scope::Visibility;
 use super::set_operation::is_union_all;
 use super::{Analyzer, Cte, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
 use crate::error::from_planning;
@@ -382,7 +383,7 @@ impl Analyzer<'_> {
                 if scope.cols.is_empty() {
                     return Err(Error::config("INVALID_USAGE_OF_STAR_OR_REGEX", "`*` needs a FROM clause"));
                 }
-                scope.cols.iter().filter(|c| !c.hidden).map(ScopeCol::typed).collect::<Vec<_>>()
+                scope.shown().map(ScopeCol::typed).collect::<Vec<_>>()
             }
             Some(name) => {
                 let parts = names::parts(name);
@@ -390,6 +391,7 @@ impl Analyzer<'_> {
                 let cols: Vec<Typed> = scope
                     .cols
                     .iter()
+                    .filter(|c| c.visibility != Visibility::Metadata)
                     .filter(|c| c.qualifier.as_deref().is_some_and(|q| q.eq_ignore_ascii_case(&last)))
                     .map(ScopeCol::typed)
                     .collect();
@@ -451,7 +453,7 @@ fn scope_col(name: String, alias: String, value: &Typed) -> ScopeCol {
         column: Column::new_unqualified(alias),
         ty: value.ty.clone(),
         spark_type: value.spark_type.clone(),
-        hidden: false,
+        visibility: Visibility::Shown,
     }
 }
 

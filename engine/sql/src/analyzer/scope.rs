@@ -26,11 +26,27 @@ pub struct ScopeCol {
     pub ty: DataType,
     /// Spark's name of the type where Arrow's does not tell it.
     pub spark_type: Option<String>,
-    /// Left out of `*`: the other side of a USING join.
-    pub hidden: bool,
+    /// Whether `*` has it.
+    pub visibility: Visibility,
+}
+
+/// Whether `*` and what counts or pairs columns by position see a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    /// They do.
+    Shown,
+    /// The other side of a USING join: found under its table's name only.
+    OtherSide,
+    /// A metadata column, such as `_metadata` of files: found by name only, and gone with the next select list.
+    Metadata,
 }
 
 impl ScopeCol {
+    /// Whether `*` has it.
+    pub fn is_shown(&self) -> bool {
+        self.visibility == Visibility::Shown
+    }
+
     /// The column as an expression.
     pub fn typed(&self) -> Typed {
         let mut typed = Typed::new(Expr::Column(self.column.clone()), self.ty.clone(), self.name.clone());
@@ -89,7 +105,7 @@ impl Scope {
                 })
                 .collect();
             if found.len() > 1 && taken == 1 {
-                found.retain(|c| !c.hidden);
+                found.retain(|c| c.visibility != Visibility::OtherSide);
             }
             match found.as_slice() {
                 [] => {}
@@ -117,7 +133,7 @@ impl Scope {
     pub fn unresolved(&self, parts: &[String]) -> Error {
         let wanted = parts.join(".").to_lowercase();
         let mut ranked: Vec<(usize, String)> =
-            self.cols.iter().map(|c| (strsim::damerau_levenshtein(&wanted, &c.name.to_lowercase()), c.display())).collect();
+            self.shown().map(|c| (strsim::damerau_levenshtein(&wanted, &c.name.to_lowercase()), c.display())).collect();
         ranked.sort();
         ranked.dedup();
         let name = format!("`{}`", parts.join("`.`"));
@@ -137,13 +153,18 @@ impl Scope {
         )
     }
 
+    /// The columns of `*`.
+    pub fn shown(&self) -> impl Iterator<Item = &ScopeCol> {
+        self.cols.iter().filter(|c| c.is_shown())
+    }
+
     /// All columns under another qualifier.
     #[must_use]
     pub fn qualified(mut self, qualifier: &str) -> Self {
         for col in &mut self.cols {
             col.qualifier = Some(qualifier.to_owned());
         }
-        self.cols.retain(|c| !c.hidden);
+        self.cols.retain(|c| c.visibility != Visibility::OtherSide);
         self
     }
 }

@@ -15,6 +15,7 @@ use weir_core::Error;
 use super::from::unsupported;
 use super::orderable::check_distinct;
 use super::query::project;
+use super::scope::Visibility;
 use super::{Analyzer, Finding, Relation, Result, Scope, ScopeCol, coerce};
 use crate::error::from_planning;
 
@@ -171,7 +172,7 @@ fn output(first: &Scope, types: impl IntoIterator<Item = DataType>, aliases: Vec
         column: Column::new_unqualified(alias),
         ty,
         spark_type: col.spark_type.clone(),
-        hidden: false,
+        visibility: Visibility::Shown,
     });
     Scope { cols: cols.collect() }
 }

@@ -19,7 +19,7 @@ use super::{Cast, CastMode, rescale, unsupported};
 use crate::error::spark_error;
 use crate::interval::MICROS_PER_DAY;
 use crate::udf::downcast;
-use crate::zone::SessionZone;
+use weir_decode::time::Zone;
 
 const EPOCH_FROM_CE: i32 = 719_163;
 
@@ -57,6 +57,11 @@ pub fn format_timestamp(local: i64) -> String {
     out
 }
 
+/// The instant of a wall clock reading; at the ends of the range the reading itself.
+fn instant(zone: Zone, local: i64) -> i64 {
+    zone.to_instant(local).unwrap_or(local)
+}
+
 /// Midnight of a date.
 pub fn days_to_micros(days: i32) -> i64 {
     i64::from(days).saturating_mul(MICROS_PER_DAY)
@@ -67,7 +72,7 @@ struct Read {
     /// `None` for a time without a date.
     days: Option<i32>,
     micros: i64,
-    zone: Option<SessionZone>,
+    zone: Option<Zone>,
 }
 
 fn digits(text: &[u8], at: &mut usize, most: usize) -> Option<(i64, usize)> {
@@ -158,7 +163,7 @@ fn read(text: &str, zone_allowed: bool) -> Option<Read> {
     let zone = if rest.is_empty() {
         None
     } else if zone_allowed {
-        Some(SessionZone::parse(rest)?)
+        Some(Zone::parse(rest)?)
     } else {
         return None;
     };
@@ -166,7 +171,7 @@ fn read(text: &str, zone_allowed: bool) -> Option<Read> {
 }
 
 /// Reads a date; a time after it is ignored.
-pub fn date_from_string(text: &str, zone: SessionZone, now: i64) -> Option<i32> {
+pub fn date_from_string(text: &str, zone: Zone, now: i64) -> Option<i32> {
     if let Some(special) = special_instant(text, zone, now) {
         return i32::try_from(zone.to_local(special).div_euclid(MICROS_PER_DAY)).ok();
     }
@@ -182,7 +187,7 @@ pub fn date_from_string(text: &str, zone: SessionZone, now: i64) -> Option<i32> 
 }
 
 /// Reads an instant; a text without a zone is in the session's.
-pub fn timestamp_from_string(text: &str, zone: SessionZone, now: i64) -> Option<i64> {
+pub fn timestamp_from_string(text: &str, zone: Zone, now: i64) -> Option<i64> {
     if let Some(special) = special_instant(text, zone, now) {
         return Some(special);
     }
@@ -192,11 +197,11 @@ pub fn timestamp_from_string(text: &str, zone: SessionZone, now: i64) -> Option<
         Some(days) => i64::from(days),
         None => zone.to_local(now).div_euclid(MICROS_PER_DAY),
     };
-    Some(zone.to_instant(days.checked_mul(MICROS_PER_DAY)?.checked_add(read.micros)?))
+    zone.to_instant(days.checked_mul(MICROS_PER_DAY)?.checked_add(read.micros)?)
 }
 
 /// Reads a wall clock reading; a zone after it is ignored.
-pub fn timestamp_ntz_from_string(text: &str, zone: SessionZone, now: i64) -> Option<i64> {
+pub fn timestamp_ntz_from_string(text: &str, zone: Zone, now: i64) -> Option<i64> {
     if let Some(special) = special_instant(text, zone, now) {
         return Some(zone.to_local(special));
     }
@@ -205,10 +210,10 @@ pub fn timestamp_ntz_from_string(text: &str, zone: SessionZone, now: i64) -> Opt
 }
 
 /// `now`, `today`, `yesterday`, `tomorrow`, `epoch`, which literals may say.
-pub fn special_instant(text: &str, zone: SessionZone, now: i64) -> Option<i64> {
+pub fn special_instant(text: &str, zone: Zone, now: i64) -> Option<i64> {
     let midnight = |shift: i64| {
         let day = zone.to_local(now).div_euclid(MICROS_PER_DAY) + shift;
-        zone.to_instant(day.saturating_mul(MICROS_PER_DAY))
+        instant(zone, day.saturating_mul(MICROS_PER_DAY))
     };
     Some(match trimmed(text).to_ascii_lowercase().as_str() {
         "epoch" => 0,
@@ -221,7 +226,7 @@ pub fn special_instant(text: &str, zone: SessionZone, now: i64) -> Option<i64> {
 }
 
 fn is_special(text: &str) -> bool {
-    special_instant(text, SessionZone::UTC, 0).is_some()
+    special_instant(text, Zone::UTC, 0).is_some()
 }
 
 /// Casts to date, timestamp or timestamp_ntz. Words like `today` are for
@@ -244,7 +249,7 @@ pub fn to_datetime(array: &ArrayRef, to: &DataType, cast: Cast) -> Result<ArrayR
                 Date32Array::from(out)
             }
             DataType::Timestamp(_, zone) => {
-                let zone = if zone.is_some() { cast.zone } else { SessionZone::UTC };
+                let zone = if zone.is_some() { cast.zone } else { Zone::UTC };
                 downcast::<TimestampMicrosecondArray>(array)?
                     .iter()
                     .map(|v| v.and_then(|v| i32::try_from(zone.to_local(v).div_euclid(MICROS_PER_DAY)).ok()))
@@ -274,13 +279,13 @@ pub fn to_datetime(array: &ArrayRef, to: &DataType, cast: Cast) -> Result<ArrayR
         }
         DataType::Date32 => downcast::<Date32Array>(array)?
             .iter()
-            .map(|v| v.map(|v| if instants { cast.zone.to_instant(days_to_micros(v)) } else { days_to_micros(v) }))
+            .map(|v| v.map(|v| if instants { instant(cast.zone, days_to_micros(v)) } else { days_to_micros(v) }))
             .collect(),
         DataType::Timestamp(_, Some(_)) => {
             downcast::<TimestampMicrosecondArray>(array)?.iter().map(|v| v.map(|v| cast.zone.to_local(v))).collect()
         }
         DataType::Timestamp(_, None) => {
-            downcast::<TimestampMicrosecondArray>(array)?.iter().map(|v| v.map(|v| cast.zone.to_instant(v))).collect()
+            downcast::<TimestampMicrosecondArray>(array)?.iter().map(|v| v.map(|v| instant(cast.zone, v))).collect()
         }
         _ if instants => seconds(array, to, cast)?,
         other => return Err(unsupported(other, to)),
@@ -335,7 +340,7 @@ mod tests {
 
     #[test]
     fn reads_sparks_forms() {
-        let utc = SessionZone::UTC;
+        let utc = Zone::UTC;
         let at = |s: &str| timestamp_from_string(s, utc, 0).map(format_timestamp);
         assert_eq!(at("2024-06-01 10:11:12.123456789").unwrap(), "2024-06-01 10:11:12.123456");
         assert_eq!(at("2024-06-01T10:11:12+02:00").unwrap(), "2024-06-01 08:11:12");
@@ -352,14 +357,14 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn never_panics(text in ".{0,40}") {
-            let _ = timestamp_from_string(&text, SessionZone::UTC, 0);
-            let _ = date_from_string(&text, SessionZone::UTC, 0);
+            let _ = timestamp_from_string(&text, Zone::UTC, 0);
+            let _ = date_from_string(&text, Zone::UTC, 0);
         }
 
         #[test]
         fn text_and_back(micros in -62_135_596_800_000_000_i64..253_402_300_799_999_999) {
             let text = format_timestamp(micros);
-            proptest::prop_assert_eq!(timestamp_from_string(&text, SessionZone::UTC, 0), Some(micros));
+            proptest::prop_assert_eq!(timestamp_from_string(&text, Zone::UTC, 0), Some(micros));
         }
     }
 }

@@ -21,7 +21,7 @@ use datafusion::common::{DataFusionError, Result};
 use crate::error::spark_error;
 use crate::types::spark_type_name;
 use crate::udf::downcast;
-use crate::zone::SessionZone;
+use weir_decode::time::Zone;
 
 pub use datetime::{
     date_from_string, days_to_micros, format_date, format_timestamp, special_instant, timestamp_from_string, timestamp_ntz_from_string,
@@ -47,7 +47,7 @@ pub struct Cast {
     /// What happens to values that do not fit.
     pub mode: CastMode,
     /// The session's zone.
-    pub zone: SessionZone,
+    pub zone: Zone,
 }
 
 impl Cast {

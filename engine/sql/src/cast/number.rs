@@ -181,7 +181,7 @@ fn narrow(wrapped: i128, number: &Number) -> i64 {
 
 /// Casts numbers and timestamps to boolean: everything but zero is true.
 pub fn to_boolean(array: &ArrayRef) -> Result<ArrayRef> {
-    let cast = Cast { mode: CastMode::Legacy, zone: crate::zone::SessionZone::UTC };
+    let cast = Cast { mode: CastMode::Legacy, zone: weir_decode::time::Zone::UTC };
     let values = numbers(array, &DataType::Int64, cast)?;
     Ok(Arc::new(
         values

@@ -13,10 +13,10 @@ use datafusion::common::Result;
 use super::{format_date, format_decimal, format_timestamp, unsupported};
 use crate::interval::{self, Unit};
 use crate::udf::downcast;
-use crate::zone::SessionZone;
+use weir_decode::time::Zone;
 
 /// The array as strings; `units` names the interval type of the values.
-pub fn to_strings(array: &ArrayRef, zone: SessionZone, units: Option<&str>) -> Result<StringArray> {
+pub fn to_strings(array: &ArrayRef, zone: Zone, units: Option<&str>) -> Result<StringArray> {
     let from = array.data_type();
     Ok(match from {
         DataType::Utf8 => downcast::<StringArray>(array)?.clone(),

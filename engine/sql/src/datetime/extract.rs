@@ -155,7 +155,7 @@ fn field(part: Part, source: &Arg, session: &Session) -> Planned {
         .keyed(key);
     }
     let local = matches!(source.data_type, DataType::Timestamp(_, None));
-    let zone = session.zone.clone();
+    let zone = session.zone;
     let result = if part == Part::SecondWithFraction { DataType::Decimal128(8, 6) } else { DataType::Int32 };
     let wanted = if local { timestamp_ntz() } else { timestamp() };
     let kernel = move |rows: Rows<'_>| {

@@ -58,7 +58,7 @@ fn formatted(source: &DataType, pattern: &Arg, count: usize, session: &Session) 
     let key = format!("{patterns:?} {}", session.zone);
     let mut args = vec![source.clone()];
     args.resize(count, DataType::Utf8);
-    let zone = session.zone.clone();
+    let zone = session.zone;
     let seconds = *source == DataType::Int64;
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
         let mut patterns = patterns.reader(&rows, 1)?;

@@ -70,7 +70,7 @@ fn add_months(session: &Session) -> Planned {
 fn months_between(count: usize, session: &Session) -> Planned {
     let mut args = vec![timestamp(), timestamp()];
     args.resize(count, DataType::Boolean);
-    let zone = session.zone.clone();
+    let zone = session.zone;
     let key = zone.to_string();
     Planned::new(args, DataType::Float64, move |rows: Rows<'_>| {
         let (end, start) = (primitive::<TimestampMicrosecondType>(&rows, 0)?, primitive::<TimestampMicrosecondType>(&rows, 1)?);
@@ -155,7 +155,7 @@ fn moment(source: &Arg) -> DataType {
 fn timestamp_add(unit: &Arg, source: &Arg, session: &Session) -> Result<Planned, Error> {
     let step = step(unit)?;
     let result = moment(source);
-    let zone = if result == timestamp() { session.zone.clone() } else { weir_decode::time::Zone::utc() };
+    let zone = if result == timestamp() { session.zone } else { weir_decode::time::Zone::UTC };
     let key = format!("{step:?} {zone}");
     let kind = result.clone();
     let kernel = move |rows: Rows<'_>| {
@@ -182,7 +182,7 @@ fn timestamp_diff(unit: &Arg, start: &Arg, end: &Arg, session: &Session) -> Resu
     let step = step(unit)?;
     let ntz = moment(start) == timestamp_ntz() && moment(end) == timestamp_ntz();
     let wanted = if ntz { timestamp_ntz() } else { timestamp() };
-    let zone = if ntz { weir_decode::time::Zone::utc() } else { session.zone.clone() };
+    let zone = if ntz { weir_decode::time::Zone::UTC } else { session.zone };
     let key = format!("{step:?} {zone}");
     let kernel = move |rows: Rows<'_>| {
         let (start, end) = (primitive::<TimestampMicrosecondType>(&rows, 1)?, primitive::<TimestampMicrosecondType>(&rows, 2)?);

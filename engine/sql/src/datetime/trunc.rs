@@ -40,7 +40,7 @@ fn level(name: &str) -> Option<Level> {
 pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result<Planned, Error>> {
     match (name, args) {
         ("trunc", [_, _]) => Some(Ok(trunc())),
-        ("date_trunc", [_, _]) => Some(Ok(date_trunc(session.zone.clone()))),
+        ("date_trunc", [_, _]) => Some(Ok(date_trunc(session.zone))),
         ("trunc" | "date_trunc", _) => Some(Err(wrong_count(name, "2", args.len()))),
         _ => None,
     }

@@ -20,7 +20,7 @@ pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result
     Some(match (name, args.len()) {
         ("from_utc_timestamp", 2) => Ok(shifted(|zone, micros| Some(zone.to_local(micros)))),
         ("to_utc_timestamp", 2) => Ok(shifted(Zone::to_instant)),
-        ("convert_timezone", count @ (2 | 3)) => Ok(convert(count, session.zone.clone())),
+        ("convert_timezone", count @ (2 | 3)) => Ok(convert(count, session.zone)),
         ("current_timezone", 0) => {
             let id = session.zone.to_string();
             let key = id.clone();

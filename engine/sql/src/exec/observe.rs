@@ -222,7 +222,7 @@ fn merge(observers: &[Observer], parts: &[ObservedPartial], conf: &SqlConf) -> R
     for (index, observer) in observers.iter().enumerate() {
         let states = parts.iter().filter_map(|p| p.states.get(index));
         let row = merged_row(observer, states).map_err(from_datafusion)?;
-        let text = crate::json_row::row_to_json(&row, 0, conf)?;
+        let text = crate::json_row::rows_to_json(&row, conf)?.concat();
         let value = serde_json::from_str(&text)
             .map_err(|e| Error::retryable("WEIR_EXECUTION_FAILED", format!("metrics of {} are no JSON: {e}", observer.name)))?;
         out.insert(observer.name.clone(), value);

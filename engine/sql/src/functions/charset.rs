@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use datafusion::common::Result as DfResult;
 use weir_core::Error;
 
@@ -131,7 +133,7 @@ fn decoded(args: &[ArrayRef]) -> DfResult<ArrayRef> {
 
 /// Base64 in lines of 76 characters, as Spark writes it.
 fn chunked_base64(bytes: &[u8]) -> String {
-    let text = crate::json_row::base64(bytes);
+    let text = STANDARD.encode(bytes);
     if text.len() <= 76 {
         return text;
     }

@@ -16,7 +16,7 @@ use crate::analyzer::{Analyzer, Typed, coerce};
 use crate::cast::{format_decimal, format_double, rescale, to_strings};
 use crate::error::spark_error;
 use crate::udf::{Rows, downcast};
-use crate::zone::SessionZone;
+use weir_decode::time::Zone;
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -140,7 +140,7 @@ fn cell(array: &ArrayRef, row: usize) -> Option<Cell> {
     if let (Some(values), DataType::Decimal128(_, scale)) = (any.downcast_ref::<Decimal128Array>(), array.data_type()) {
         return Some(Cell::Decimal(values.value(row), *scale));
     }
-    let text = to_strings(&array.slice(row, 1), SessionZone::UTC, None).ok()?;
+    let text = to_strings(&array.slice(row, 1), Zone::UTC, None).ok()?;
     Some(Cell::Text(text.value(0).to_owned()))
 }
 
@@ -183,7 +183,7 @@ fn grouped(text: &str) -> String {
     out
 }
 
-fn format_rows(columns: &[ArrayRef], zone: SessionZone) -> DfResult<ArrayRef> {
+fn format_rows(columns: &[ArrayRef], zone: Zone) -> DfResult<ArrayRef> {
     let formats: &StringArray = downcast(&columns[0])?;
     let _ = zone;
     let mut budget = Budget::new("format_string");

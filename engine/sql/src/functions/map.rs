@@ -217,7 +217,7 @@ pub fn make_map(keys: ArrayRef, values: ArrayRef, lengths: Vec<usize>, nulls: Op
                         "DUPLICATED_MAP_KEY",
                         format!(
                             "duplicate map key {} was found",
-                            crate::cast::to_strings(&keys.slice(index, 1), crate::zone::SessionZone::UTC, None)?.value(0)
+                            crate::cast::to_strings(&keys.slice(index, 1), weir_decode::time::Zone::UTC, None)?.value(0)
                         ),
                     ));
                 }

@@ -176,8 +176,8 @@ fn common_units(l: &Typed, r: &Typed) -> String {
 fn shift(a: &Analyzer, l: Typed, r: Typed, negative: bool, shown: String) -> Result<Typed> {
     let ty = l.ty.clone();
     let zone = match &ty {
-        DataType::Timestamp(_, Some(_)) => Zone::parse(&a.conf.time_zone).unwrap_or_else(Zone::utc),
-        _ => Zone::utc(),
+        DataType::Timestamp(_, Some(_)) => Zone::parse(&a.conf.time_zone).unwrap_or(Zone::UTC),
+        _ => Zone::UTC,
     };
     let key = format!("{negative}|{}", a.conf.time_zone);
     let target = ty.clone();

@@ -41,7 +41,7 @@ fn build(name: &str, schema: &Arg, args: &[Arg], session: &Session) -> Result<Pl
     let mut types = vec![DataType::Utf8, DataType::Utf8];
     types.extend(args.get(2).map(|arg| arg.data_type.clone()));
     let key = format!("{text} {pairs:?} {}", session.zone);
-    let zone = session.zone.clone();
+    let zone = session.zone;
     let mut planned = if name == "from_json" {
         let parsed = JsonOptions::parse(Origin::Column, zone, borrowed(&pairs)).map_err(|e| planning(&e))?;
         check_mode(name, parsed.mode)?;

@@ -30,14 +30,14 @@ fn schema_of(name: &str, sample: &Arg, args: &[Arg], session: &Session) -> Resul
     })?;
     let pairs = options(name, args.get(1))?;
     let ddl = if name == "schema_of_json" {
-        let read = JsonOptions::parse(Origin::Column, session.zone.clone(), borrowed(&pairs)).map_err(|e| planning(&e))?;
+        let read = JsonOptions::parse(Origin::Column, session.zone, borrowed(&pairs)).map_err(|e| planning(&e))?;
         let mut lexer = Lexer::new(text.as_bytes(), read.leniency);
         let inferred = infer(&mut lexer, &read).map_err(|_| {
             Error::config("MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION", format!("`{text}` is not JSON; give a valid sample"))
         })?;
         inferred.ddl()
     } else {
-        csv_schema(text, session.zone.clone(), &pairs)?
+        csv_schema(text, session.zone, &pairs)?
     };
     let key = ddl.clone();
     let types: Vec<DataType> = args.iter().map(|arg| arg.data_type.clone()).collect();
@@ -181,7 +181,7 @@ fn decimal(raw: &[u8]) -> Option<Shape> {
 }
 
 fn csv_schema(text: &str, zone: Zone, pairs: &[(String, String)]) -> Result<String, Error> {
-    let read = CsvOptions::parse(zone.clone(), borrowed(pairs)).map_err(|e| planning(&e))?;
+    let read = CsvOptions::parse(zone, borrowed(pairs)).map_err(|e| planning(&e))?;
     let fields = text.split(char::from(read.separator)).enumerate().map(|(index, field)| {
         let kind = match field {
             "" => "STRING",

@@ -9,6 +9,8 @@ mod inspect;
 mod path;
 mod to;
 
+pub use to::interval_text;
+
 use arrow::array::{Array, AsArray};
 use datafusion::common::ScalarValue;
 use weir_core::Error;
@@ -42,7 +44,11 @@ pub fn plan(name: &str, args: &[Arg], conf: &SqlConf) -> Option<Result<Planned, 
 }
 
 /// Builds the call of one of `NAMES` for the analyzer.
-pub(crate) fn build(analyzer: &crate::analyzer::Analyzer<'_>, name: &str, args: Vec<crate::analyzer::Typed>) -> Result<crate::analyzer::Typed, Error> {
+pub(crate) fn build(
+    analyzer: &crate::analyzer::Analyzer<'_>,
+    name: &str,
+    args: Vec<crate::analyzer::Typed>,
+) -> Result<crate::analyzer::Typed, Error> {
     crate::planned::build(analyzer, plan, name, args)
 }
 

@@ -45,7 +45,7 @@ fn to_json(source: &Arg, args: &[Arg], session: &Session) -> Result<Planned, Err
         ));
     }
     let pairs = options("to_json", args.get(1))?;
-    let mut write = JsonWriteOptions::parse(session.zone.clone(), borrowed(&pairs)).map_err(|e| planning(&e))?;
+    let mut write = JsonWriteOptions::parse(session.zone, borrowed(&pairs)).map_err(|e| planning(&e))?;
     write.interval = interval_text;
     let key = format!("{pairs:?} {}", session.zone);
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
@@ -74,9 +74,9 @@ fn to_csv(source: &Arg, args: &[Arg], session: &Session) -> Result<Planned, Erro
         return Err(Error::config("DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE", "`to_csv` takes a struct: write to_csv(named_struct(…))"));
     }
     let pairs = options("to_csv", args.get(1))?;
-    let read = CsvOptions::parse(session.zone.clone(), borrowed(&pairs).filter(|(name, _)| !name.to_ascii_lowercase().ends_with("format")))
+    let read = CsvOptions::parse(session.zone, borrowed(&pairs).filter(|(name, _)| !name.to_ascii_lowercase().ends_with("format")))
         .map_err(|e| planning(&e))?;
-    let write = JsonWriteOptions::parse(session.zone.clone(), borrowed(&pairs)).map_err(|e| planning(&e))?;
+    let write = JsonWriteOptions::parse(session.zone, borrowed(&pairs)).map_err(|e| planning(&e))?;
     let key = format!("{pairs:?} {}", session.zone);
     let cast = session.cast;
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {

@@ -7,7 +7,7 @@ use super::*;
 use crate::files::seen::{Identity, SeenFiles};
 use crate::files::sink_log::SinkFileStatus;
 use crate::files::source_log::{self, FileEntry};
-use crate::testing::source_context_in;
+use crate::testing::source_place;
 
 // Written by Spark 4.2.
 const SOURCE_LOG: &str = "v1\n{\"path\":\"file:///tmp/pst/in%20dir/é%20f%2500.json\",\"timestamp\":1700000000000,\"batchId\":0}\n{\"path\":\"file:///tmp/pst/in%20dir/é%20f%2501.json\",\"timestamp\":1700000001000,\"batchId\":1}";
@@ -44,14 +44,14 @@ fn the_interval_of_a_log_wins_as_in_spark() {
 }
 
 async fn filled(interval: u64, steps: &[Vec<u8>], checkpoint: &std::path::Path) -> CompactibleLog<FileEntry> {
-    let log = CompactibleLog::open(source_context_in(checkpoint).log, settings(interval)).await.unwrap();
+    let log = CompactibleLog::open(source_place(checkpoint).log, settings(interval)).await.unwrap();
     for (id, files) in steps.iter().enumerate() {
         let id = id as u64;
         let entry = |file: &u8| FileEntry { path: format!("file:///{file}"), timestamp: i64::from(*file), batch_id: id };
         source_log::add(&log, id, files.iter().map(entry).collect()).await.unwrap();
         log.delete_expired(id, i64::MAX).await.unwrap();
     }
-    CompactibleLog::open(source_context_in(checkpoint).log, settings(interval)).await.unwrap()
+    CompactibleLog::open(source_place(checkpoint).log, settings(interval)).await.unwrap()
 }
 
 proptest! {

@@ -156,7 +156,7 @@ mod tests {
     use weir_decode::time::Zone;
 
     fn infer(records: &[&str]) -> Vec<Field> {
-        let mut inferred = Inferred::new(&JsonOptions::new(Origin::File, Zone::utc()));
+        let mut inferred = Inferred::new(&JsonOptions::new(Origin::File, Zone::UTC));
         for record in records {
             inferred.add(record.as_bytes());
         }

@@ -2,13 +2,14 @@
 //!
 //! A partition is a row of files read one after the other; `bytes` streams and
 //! decompresses, `frame` finds the records, one decoder per text format makes
-//! rows of them, `parquet` streams row groups. Partition values are added at
-//! the end. A slice ends at the row or byte bound of the scan, a file may end
+//! rows of them, `parquet` streams row groups. Partition values and `_metadata`
+//! are added at the end. A slice ends at the row or byte bound of the scan, a file may end
 //! in the middle of nothing; how a file is cut into slices never changes rows.
 
 pub mod bytes;
 pub mod csv;
 pub mod frame;
+pub mod metadata;
 pub mod options;
 mod parquet;
 mod text;
@@ -20,13 +21,15 @@ use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
-use object_store::ObjectStore;
+use object_store::{ObjectStore, ObjectStoreExt};
 use object_store::path::Path;
+use weir_core::columns::HIDDEN_KEY;
 use weir_core::{Error, Result};
 use weir_decode::{Column, Formats};
 
 pub use options::FormatOptions;
 
+use self::metadata::FileFacts;
 use super::partitions;
 use super::schema::FileSchema;
 use crate::options::Options;
@@ -120,6 +123,8 @@ enum Output {
     Data(usize),
     /// A value of the folder name.
     Partition(Field),
+    /// `_metadata`.
+    Metadata(Field),
 }
 
 /// What the readers of one scan share.
@@ -142,6 +147,9 @@ impl FileScan {
         let schema = Arc::new(table.project(&scan.columns).map_err(|e| internal("project the file source's schema", e))?);
         let mut wanted: Vec<Field> = Vec::new();
         let output = schema.fields().iter().map(|field| {
+            if field.metadata().contains_key(HIDDEN_KEY) {
+                return Output::Metadata(field.as_ref().clone());
+            }
             if settings.schema.is_partition(field.name()) {
                 return Output::Partition(field.as_ref().clone());
             }
@@ -157,8 +165,13 @@ impl FileScan {
         self.settings.format.partition_formats()
     }
 
-    /// Adds the partition columns of a file to its rows.
-    fn assemble(&self, batch: RecordBatch, values: &BTreeMap<String, Option<String>>, task: &FileTask) -> Result<RecordBatch> {
+    fn wants_metadata(&self) -> bool {
+        self.output.iter().any(|output| matches!(output, Output::Metadata(_)))
+    }
+
+    /// Adds the columns that are not in a file to its rows.
+    fn assemble(&self, batch: RecordBatch, open: &OpenFile) -> Result<RecordBatch> {
+        let OpenFile { values, task, .. } = open;
         let rows = batch.num_rows();
         let columns: Result<Vec<ArrayRef>> = self
             .output
@@ -168,6 +181,10 @@ impl FileScan {
                 Output::Partition(field) => {
                     let value = find_ignoring_case(values, field.name());
                     partition_column(field, value.and_then(Option::as_deref), rows, self.formats(), task)
+                }
+                Output::Metadata(field) => {
+                    let facts = open.facts.as_ref().expect("a file's facts are asked for where they are wanted");
+                    Ok(facts.column(field, open.rows, rows))
                 }
             })
             .collect();
@@ -246,6 +263,10 @@ struct OpenFile {
     task: FileTask,
     values: BTreeMap<String, Option<String>>,
     reader: Box<dyn FileReader>,
+    /// Where `_metadata` is wanted.
+    facts: Option<FileFacts>,
+    /// Rows read so far.
+    rows: i64,
 }
 
 /// Some files of a batch.
@@ -260,9 +281,9 @@ impl FilePartition {
     async fn open_next(&mut self) -> Result<bool> {
         while let Some(task) = self.files.pop_front() {
             match open_file(&self.scan, &task).await {
-                Ok(reader) => {
+                Ok((reader, facts)) => {
                     let values = partitions::values_of(&task.path, task.root_depth).into_iter().collect();
-                    self.open = Some(OpenFile { task, values, reader });
+                    self.open = Some(OpenFile { task, values, reader, facts, rows: 0 });
                     return Ok(true);
                 }
                 Err(error) if error.condition() == FILE_NOT_EXIST && self.scan.settings.missing == Missing::Skip => {
@@ -321,11 +342,17 @@ pub fn read_failed(uri: &str, error: object_store::Error) -> Error {
     }
 }
 
-async fn open_file(scan: &Arc<FileScan>, task: &FileTask) -> Result<Box<dyn FileReader>> {
-    match &scan.settings.format {
-        FormatOptions::Parquet(_) => parquet::open(scan, &scan.settings.store, task).await,
-        format => text::open(scan, format, &scan.settings.schema, &scan.settings.store, task).await,
+async fn open_file(scan: &Arc<FileScan>, task: &FileTask) -> Result<(Box<dyn FileReader>, Option<FileFacts>)> {
+    let store = &scan.settings.store;
+    let reader = match &scan.settings.format {
+        FormatOptions::Parquet(_) => parquet::open(scan, store, task).await?,
+        format => text::open(scan, format, &scan.settings.schema, store, task).await?,
+    };
+    if !scan.wants_metadata() {
+        return Ok((reader, None));
     }
+    let meta = store.head(&task.path).await.map_err(|error| read_failed(&task.uri, error))?;
+    Ok((reader, Some(FileFacts::new(&task.uri, &meta))))
 }
 
 #[async_trait]
@@ -337,7 +364,12 @@ impl PartitionReader for FilePartition {
             }
             let Some(open) = &mut self.open else { continue };
             match open.reader.next().await {
-                Ok(Some(batch)) => return self.scan.assemble(batch, &open.values, &open.task).map(Some),
+                Ok(Some(batch)) => {
+                    let rows = batch.num_rows() as i64;
+                    let assembled = self.scan.assemble(batch, open)?;
+                    open.rows += rows;
+                    return Ok(Some(assembled));
+                }
                 Ok(None) => self.close(),
                 Err(error) if is_corrupt(&error) && self.scan.settings.corrupt == Corrupt::SkipRest => {
                     tracing::warn!(file = open.task.uri, %error, "skipped the rest of a corrupt file");

@@ -12,7 +12,13 @@ use crate::render::{Purpose, render};
 use crate::testing::storage;
 
 fn schema(fields: &[(&str, DataType)]) -> FileSchema {
-    FileSchema::new(fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect(), Vec::new(), None)
+    let fields = fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
+    FileSchema::new(
+        fields.collect(),
+        Vec::new(),
+        None,
+        metadata::field(&FormatOptions::parse("csv", &Options::default(), &BTreeMap::new()).unwrap()),
+    )
 }
 
 fn two_strings() -> FileSchema {
@@ -54,7 +60,7 @@ fn text(batch: &RecordBatch, row: usize) -> String {
     let mut out = String::new();
     for (at, column) in batch.columns().iter().enumerate() {
         out.push_str(if at > 0 { "|" } else { "" });
-        render(column.as_ref(), row, &Zone::utc(), Purpose::Show, &mut out);
+        render(column.as_ref(), row, &Zone::UTC, Purpose::Show, &mut out);
     }
     out
 }
@@ -64,7 +70,7 @@ fn all(max_rows: usize) -> Scan {
 }
 
 async fn csv(options: &[(&str, &str)], schema: FileSchema, content: &str) -> Result<Vec<String>> {
-    let columns = (0..schema.table.fields().len()).collect();
+    let columns = (0..schema.data.fields().len()).collect();
     let scan = Scan { columns, ..all(100) };
     read("csv", options, schema, &[("x.csv", content.as_bytes())], scan, &[]).await.map(|slices| slices.concat())
 }

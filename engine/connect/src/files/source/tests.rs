@@ -12,7 +12,7 @@ use weir_decode::time::Zone;
 
 use super::*;
 use crate::render::{Purpose, render};
-use crate::testing::source_context_in;
+use crate::testing::{source_context, source_place};
 
 /// A folder of files and a checkpoint.
 struct World {
@@ -46,7 +46,8 @@ impl World {
         let path = self.input();
         let own = [("path", path.as_str())];
         let options = Options::new(options.iter().chain(&own).map(|(k, v)| (*k, *v)));
-        FileStreamSource::create(format, &options, schema, source_context_in(&self.path("checkpoint"))).await
+        let stream = FileStream::prepare(format, &options, schema, source_context()).await?;
+        FileStreamSource::new(stream, source_place(&self.path("checkpoint"))).await
     }
 
     async fn started(&self, format: &str, options: &[(&str, &str)], schema: Option<SchemaRef>, last: Option<&str>) -> FileStreamSource {
@@ -73,8 +74,14 @@ fn events() -> SchemaRef {
     ]))
 }
 
+fn columns(source: &FileStreamSource) -> Vec<Field> {
+    let schema = source.schema();
+    let shown = schema.fields().iter().filter(|field| field.name() != "_metadata");
+    shown.map(|field| field.as_ref().clone()).collect()
+}
+
 fn scan(source: &FileStreamSource, max_rows: usize) -> Scan {
-    Scan { columns: (0..source.schema().fields().len()).collect(), max_rows, max_bytes: 1 << 20 }
+    Scan { columns: (0..columns(source).len()).collect(), max_rows, max_bytes: 1 << 20 }
 }
 
 fn print(batches: &[RecordBatch]) -> Vec<String> {
@@ -84,7 +91,7 @@ fn print(batches: &[RecordBatch]) -> Vec<String> {
             let mut text = String::new();
             for (at, column) in batch.columns().iter().enumerate() {
                 text.push_str(if at > 0 { "|" } else { "" });
-                render(column, row, &Zone::utc(), Purpose::Cast, &mut text);
+                render(column, row, &Zone::UTC, Purpose::Cast, &mut text);
             }
             rows.push(text);
         }
@@ -220,10 +227,10 @@ async fn a_schema_is_needed_unless_it_may_be_inferred() {
     world.file("0.json", 1000, &[r#"{"k":"a","v":1}"#]);
     let error = world.open("json", &[], None).await.err().unwrap();
     assert_eq!(error.condition(), "_LEGACY_ERROR_TEMP_2048");
-    let mut context = source_context_in(&world.path("checkpoint"));
+    let mut context = source_context();
     context.conf.insert("spark.sql.streaming.schemaInference".into(), "true".into());
     let options = Options::new([("path", world.input())]);
-    let source = FileStreamSource::create("json", &options, None, context).await.unwrap();
+    let source = FileStream::prepare("json", &options, None, context).await.unwrap();
     assert_eq!(source.schema().field(1).data_type(), &DataType::Int64);
 }
 
@@ -248,7 +255,7 @@ async fn partition_folders_are_columns() {
     world.file("day=2024-01-02/_hidden/0.json", 2000, &[r#"{"v":3}"#]);
     let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true), Field::new("k", DataType::Utf8, true)]));
     let mut source = world.started("json", &[], Some(schema), None).await;
-    let names: Vec<String> = source.schema().fields().iter().map(|f| format!("{} {}", f.name(), f.data_type())).collect();
+    let names: Vec<String> = columns(&source).iter().map(|f| format!("{} {}", f.name(), f.data_type())).collect();
     assert_eq!(names, ["v Int64", "day Date32", "k Utf8"]);
     assert_eq!(drain(&mut source, None, ReadLimits::Apply).await[0].1, ["1|2024-01-01|x", "2|2024-01-02|null"]);
 }
@@ -289,6 +296,6 @@ async fn damage_is_named() {
     let mut source = world.open("json", &[], Some(events())).await.unwrap();
     assert!(source.open(None).await.unwrap_err().message().contains("version is v2"));
     let missing = Options::new([("path", "/nowhere/at/all")]);
-    let error = FileStreamSource::create("json", &missing, Some(events()), source_context_in(&world.path("c"))).await.err().unwrap();
+    let error = FileStream::prepare("json", &missing, Some(events()), source_context()).await.err().unwrap();
     assert_eq!(error.condition(), "PATH_NOT_FOUND");
 }

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     fn write(options: &[(&str, &str)], values: &[Option<&str>]) -> String {
-        let options = CsvWriteOptions::parse(&Options::new(options.iter().copied()), Zone::utc()).unwrap();
+        let options = CsvWriteOptions::parse(&Options::new(options.iter().copied()), Zone::UTC).unwrap();
         let mut out = String::new();
         options.record(values.iter().copied(), &mut out);
         out
