@@ -221,8 +221,19 @@ async fn m14_jobs_that_releases_have_stored_go_on_under_this_one() {
     world.define(&without(&["spec.health", "status.backlog"]), "probe", ("backlog", json!({"records": 1})), false).await;
     for (_, stored) in corpus() {
         let name = stored["metadata"]["name"].as_str().unwrap().to_owned();
-        let object = serde_json::from_value(stored.clone()).unwrap();
-        world.jobs().create(&PostParams::default(), &object).await.unwrap();
+        // As many generations as it had; the last is the one that is stored.
+        let generations = stored["status"]["observedGeneration"].as_u64().unwrap();
+        let mut object = stored.clone();
+        for generation in 1..=generations {
+            let stop_timeout =
+                if generation == generations { stored["spec"]["stopTimeout"].clone() } else { json!(format!("{generation}m")) };
+            object["spec"]["stopTimeout"] = stop_timeout;
+            if generation == 1 {
+                world.jobs().create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await.unwrap();
+            } else {
+                world.edit(&name, json!({"spec": object["spec"]})).await;
+            }
+        }
         world.meddle(&name, stored["status"].clone()).await;
     }
     world.define(&definition(|_| {}), "probe", ("backlog", json!({"records": 1})), true).await;

@@ -1,6 +1,5 @@
 //! A namespace with a kubelet, a recorder, and operators that are started and stopped at will.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -250,11 +249,6 @@ impl World {
     /// The stand-in's store of a task.
     pub fn store(&self, job: &str, task: &str) -> Store {
         Store::of_task(self.stores.path(), &self.namespace, job, task)
-    }
-
-    /// Where stores are.
-    pub fn stores(&self) -> &Path {
-        self.stores.path()
     }
 
     /// Scripts what a task of a job does.
