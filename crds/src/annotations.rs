@@ -8,5 +8,7 @@ pub const CONFIRM_TERMINATED: &str = "weir.dev/confirm-terminated";
 pub const ADOPT_CHECKPOINT: &str = "weir.dev/adopt-checkpoint";
 /// `"true"`: the operator writes nothing but status.
 pub const PAUSED: &str = "weir.dev/paused";
+/// Goes on without the memory that a later version left in the status whose epoch is this.
+pub const DISCARD_MEMORY: &str = "weir.dev/discard-memory";
 /// `"true"`: delete without waiting for a batch boundary.
 pub const SKIP_GRACEFUL_STOP: &str = "weir.dev/skip-graceful-stop";

@@ -159,10 +159,19 @@ impl Cluster {
         self.call(&format!("get streamingjob {namespace}/{name}"), self.job_api(namespace).get_opt(name)).await
     }
 
-    /// Writes `.status`; fails with a conflict when the job has changed since it was read. The only place that does.
+    /// Writes `.status`; fails with a conflict when the job has changed since it was read.
     pub async fn write_status(&self, job: &DynamicObject) -> Result<DynamicObject, CallError> {
+        self.put_status(job, by_manager()).await
+    }
+
+    /// What the API server would keep of a status; nothing is written.
+    pub async fn try_status(&self, job: &DynamicObject) -> Result<DynamicObject, CallError> {
+        self.put_status(job, PostParams { dry_run: true, ..by_manager() }).await
+    }
+
+    /// The only place that writes `.status`.
+    async fn put_status(&self, job: &DynamicObject, parameters: PostParams) -> Result<DynamicObject, CallError> {
         let (namespace, name) = place(job);
-        let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let api = self.job_api(&namespace);
         self.change(&format!("put status of streamingjob {namespace}/{name}"), api.replace_status(&name, &parameters, job)).await
     }
@@ -192,7 +201,7 @@ impl Cluster {
     /// Creates a pod. The only place that does.
     pub async fn create_pod(&self, pod: &Pod) -> Result<Created<Pod>, CallError> {
         let (namespace, name) = place(pod);
-        let answer = self.change(&format!("create pod {namespace}/{name}"), self.api::<Pod>(&namespace).create(&creating(), pod)).await;
+        let answer = self.change(&format!("create pod {namespace}/{name}"), self.api::<Pod>(&namespace).create(&by_manager(), pod)).await;
         existing(answer)
     }
 
@@ -236,7 +245,7 @@ impl Cluster {
     pub async fn create_config_map(&self, map: &ConfigMap) -> Result<Created<ConfigMap>, CallError> {
         let (namespace, name) = place(map);
         let api = self.api::<ConfigMap>(&namespace);
-        existing(self.change(&format!("create configmap {namespace}/{name}"), api.create(&creating(), map)).await)
+        existing(self.change(&format!("create configmap {namespace}/{name}"), api.create(&by_manager(), map)).await)
     }
 
     /// Deletes the ConfigMap of this very UID.
@@ -257,7 +266,8 @@ fn place<K: Resource>(object: &K) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
-fn creating() -> PostParams {
+/// The parameters of creations and of writes of status: who does it.
+fn by_manager() -> PostParams {
     PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }
 

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::DynamicObject;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weir_crds::StreamingJob;
@@ -25,6 +26,7 @@ use crate::metrics::{JobView, Metrics, WatchKind};
 use crate::names::{JobId, controller};
 use crate::observe;
 use crate::poll::Poller;
+use crate::restores::{Restores, went_back};
 use crate::settings::Settings;
 use crate::token;
 
@@ -48,6 +50,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Whether this process does its part.
     pub health: Arc<Health>,
+    /// Whether the store went back in time.
+    pub restores: Restores,
     /// Lets passes in until the controller ends.
     pub gate: Gate,
     /// What passes and watches left.
@@ -124,6 +128,26 @@ impl Context {
         taken.into_iter().flatten().filter(|pod| id.owns(&pod.metadata)).collect()
     }
 
+    /// A job was read or written just now. Versions of one job only rise, unless the store goes back.
+    pub fn saw(&self, id: &JobId, object: &DynamicObject) {
+        let Some(version) = object.metadata.resource_version.as_deref() else { return };
+        let before = self.known(&id.namespace, &id.name, |known| {
+            let before = known.id.as_ref().filter(|known| *known == id).map(|_| std::mem::take(&mut known.version));
+            known.id = Some(id.clone());
+            version.clone_into(&mut known.version);
+            before
+        });
+        if before.is_some_and(|before| went_back(&before, version)) {
+            self.went_back();
+        }
+    }
+
+    /// The store went back in time.
+    pub fn went_back(&self) {
+        tracing::error!("the API server's store is behind what it was, as after a restored backup: all jobs are looked at anew");
+        self.restores.found(self.clock.now());
+    }
+
     /// The job is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
         self.left.ended.lock().remove(&(namespace.to_owned(), name.to_owned()));
@@ -163,4 +187,6 @@ struct Known {
     id: Option<JobId>,
     /// Failed passes in a row.
     failures: u32,
+    /// The version that was seen last.
+    version: String,
 }

@@ -26,11 +26,9 @@ use crate::context::Context;
 use crate::metrics::{ReconcileResult, WatchKind};
 use crate::names::{JobId, LABEL_MANAGED_BY, MANAGED_BY};
 use crate::rbac::Scope;
-use crate::reconcile::{Next, PassError, reconcile};
+use crate::reconcile::{Next, PassError, panicked, reconcile};
 use crate::telemetry;
 
-/// How long a watch lasts before it is begun anew, seconds; a silent one ends with it.
-const WATCH_SECONDS: u32 = 240;
 /// The first pause after a failed pass.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after failed passes.
@@ -81,7 +79,7 @@ pub async fn run(context: Arc<Context>, wakers: Wakers, stop: impl Future<Output
 async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<String>) {
     let jobs = api::<JobMeta>(&context, WatchKind::StreamingJob, namespace.as_deref());
     let pods = api::<Pod>(&context, WatchKind::Pod, namespace.as_deref());
-    let everything = watcher::Config::default().timeout(WATCH_SECONDS).any_semantic();
+    let everything = watcher::Config::default().timeout(context.settings.watch_seconds).any_semantic();
     let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
     let (reader, writer) = reflector::store::<JobMeta>();
     let scope = namespace.as_deref().unwrap_or_default();
@@ -122,8 +120,8 @@ where
     K: Resource<Scope = kube::core::NamespaceResourceScope>,
     K::DynamicType: Default,
 {
-    let (hearing, scope) = (Arc::clone(context), namespace.unwrap_or_default().to_owned());
-    let client = heard_of(context.cluster.client(), move || hearing.heard(kind, &scope));
+    let (hearing, restored, scope) = (Arc::clone(context), Arc::clone(context), namespace.unwrap_or_default().to_owned());
+    let client = heard_of(context.cluster.client(), move || hearing.heard(kind, &scope), move || restored.went_back());
     match namespace {
         Some(namespace) => Api::namespaced(client, namespace),
         None => Api::all(client),
@@ -175,7 +173,11 @@ async fn one(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, Reconci
             })
         }
         Ok(Err(error)) => Err(ReconcileError::Pass(error)),
-        Err(panic) => Err(ReconcileError::Panicked(words_of(panic.as_ref()))),
+        Err(panic) => {
+            let words = words_of(panic.as_ref());
+            tell_panic(&context, &namespace, &name, &words).await;
+            Err(ReconcileError::Panicked(words))
+        }
     };
     let ended = match &result {
         Ok(_) => ReconcileResult::Ok,
@@ -185,6 +187,14 @@ async fn one(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, Reconci
     };
     context.metrics.operator.reconciled(ended, began.elapsed());
     result
+}
+
+/// Shows a panic at its job. What makes a pass panic may do so here too, so nothing is expected of it.
+async fn tell_panic(context: &Context, namespace: &str, name: &str, words: &str) {
+    let told = AssertUnwindSafe(panicked(context, namespace, name, words)).catch_unwind().await;
+    if let Ok(Err(error)) = told {
+        tracing::warn!(namespace, job = name, %error, "a panic could not be shown at its job");
+    }
 }
 
 /// When to try a failed pass again: soon after a conflict, else after a pause that doubles, with jitter.

@@ -39,7 +39,7 @@ pub const NORMAL_REASONS: [&str; 10] = [
 ];
 
 /// Reasons of warnings.
-pub const WARNING_REASONS: [&str; 23] = [
+pub const WARNING_REASONS: [&str; 24] = [
     "BacklogExceeded",
     "CheckpointIncompatible",
     "ConfirmationIgnored",
@@ -48,6 +48,7 @@ pub const WARNING_REASONS: [&str; 23] = [
     "FencedOut",
     "FinalizerBlocked",
     "ImagePullFailed",
+    "InternalError",
     "OwnershipConflict",
     "PodUnschedulable",
     "PreviousRunUnconfirmed",

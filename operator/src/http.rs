@@ -22,7 +22,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-pub use health::{Health, LEASE_STALE_AFTER, WATCH_STALE_AFTER};
+pub use health::{Health, LEASE_STALE_AFTER};
 
 use crate::metrics::{CONTENT_TYPE, Metrics};
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use weir_crds::annotations;
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Memory;
+use weir_supervisor::conditions::Condition;
 use weir_supervisor::observed::Shutdown;
 
 use crate::names::{FINALIZER, INSTALLATION, JobId, annotation};
@@ -70,6 +71,12 @@ impl Job {
         self.status()["epoch"].as_u64().unwrap_or_default()
     }
 
+    /// Our conditions as the status shows them; what cannot be read is left out.
+    pub fn conditions(&self) -> Vec<Condition> {
+        let stored = self.status()["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        stored.iter().filter_map(|condition| Condition::deserialize(condition).ok()).collect()
+    }
+
     /// Whether the job is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.object.metadata.deletion_timestamp.is_some()
@@ -108,6 +115,12 @@ impl Job {
     /// `weir.dev/adopt-checkpoint`.
     pub fn adopted_checkpoint(&self) -> Option<u64> {
         self.annotation(annotations::ADOPT_CHECKPOINT)?.trim().parse().ok()
+    }
+
+    /// `weir.dev/discard-memory`: whether it names the epoch of this very status.
+    pub fn discards_memory(&self) -> bool {
+        let named = self.annotation(annotations::DISCARD_MEMORY).and_then(|epoch| epoch.trim().parse().ok());
+        named == Some(self.status_epoch())
     }
 
     /// What a deletion asks of the supervisor.

@@ -36,6 +36,7 @@ pub mod paths;
 pub mod poll;
 pub mod rbac;
 pub mod reconcile;
+pub mod restores;
 pub mod schema;
 pub mod settings;
 pub mod status;

@@ -5,6 +5,7 @@
 //! calls [`run`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{broadcast, watch};
@@ -24,11 +25,14 @@ use crate::lease::{Leadership, while_leading};
 use crate::metrics::{Metrics, WatchKind};
 use crate::poll::Poller;
 use crate::rbac::Scope;
+use crate::restores::Restores;
 use crate::settings::Settings;
 use crate::token::OperatorKey;
 
 /// Verdicts that may wait for the controller.
 const CHECKED_AHEAD: usize = 1024;
+/// The pause before everything is looked at anew, so that a store that flips causes no busy loop.
+const AFTER_RESTORE: Duration = Duration::from_secs(2);
 
 /// What an operator is made of.
 #[derive(Clone)]
@@ -62,25 +66,38 @@ pub async fn run(services: Services, stop: watch::Receiver<bool>) -> Result<(), 
 /// The same with a sink of the caller's, who shows its totals.
 pub async fn run_telling(services: Services, events: EventSink, stop: watch::Receiver<bool>) -> Result<(), reqwest::Error> {
     let poller = Poller::new()?;
+    let restores = Restores::default();
     match services.authority.clone() {
-        Authority::Alone => lead(&services, poller, events, stop).await,
+        Authority::Alone => lead(&services, poller, events, restores, stop).await,
         Authority::Elected(leadership) => {
-            let work = || lead(&services, poller.clone(), events.clone(), stop.clone());
+            let work = || lead(&services, poller.clone(), events.clone(), restores.clone(), stop.clone());
             while_leading(leadership, work).await;
         }
     }
     Ok(())
 }
 
-/// One time of leading. Nothing is carried over from an earlier one.
-async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: watch::Receiver<bool>) {
+/// One time of leading. Begins anew when the API server's store went back in time: its watches would stay silent.
+async fn lead(services: &Services, poller: Poller, events: EventSink, restores: Restores, stop: watch::Receiver<bool>) {
+    loop {
+        let mut found = restores.subscribe();
+        tokio::select! {
+            () = look_after(services, poller.clone(), events.clone(), restores.clone(), stop.clone()) => return,
+            _ = found.changed() => tracing::warn!("the watches are begun anew"),
+        }
+        tokio::time::sleep(AFTER_RESTORE).await;
+    }
+}
+
+/// Looks after the jobs of the scope until `stop` resolves. Nothing is carried over from an earlier time.
+async fn look_after(services: &Services, poller: Poller, events: EventSink, restores: Restores, mut stop: watch::Receiver<bool>) {
     let (checked, _) = broadcast::channel(CHECKED_AHEAD);
     let checker = Checker::new(services.settings.checker.clone(), Limits::default());
     let scopes: Vec<&str> = match &services.settings.scope {
         Scope::Cluster => vec![""],
         Scope::Namespaces(names) => names.iter().map(String::as_str).collect(),
     };
-    services.health.expect(&[WatchKind::StreamingJob, WatchKind::Pod], scopes);
+    services.health.expect(&[WatchKind::StreamingJob, WatchKind::Pod], scopes, services.settings.watch_stale_after());
     services.metrics.forget_jobs();
     // Also where this future is dropped because the leadership is lost.
     let _forgotten = ForgetJobs(services.metrics.clone());
@@ -94,6 +111,7 @@ async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: 
         events,
         metrics: services.metrics.clone(),
         health: Arc::clone(&services.health),
+        restores,
         gate: Gate::default(),
         left: Left::default(),
     });
@@ -116,7 +134,7 @@ impl Drop for ForgetJobs {
 
 /// The leadership of a process that has no rival. A hundred years will do.
 pub fn endless() -> Leadership {
-    Leadership::Leading { until: Instant::now() + std::time::Duration::from_secs(100 * 365 * 86_400) }
+    Leadership::Leading { until: Instant::now() + Duration::from_secs(100 * 365 * 86_400) }
 }
 
 /// Shows what the election says, until it is over.

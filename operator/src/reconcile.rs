@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
+use kube::api::DynamicObject;
+use serde_json::Value;
 use tracing::{Instrument, Span};
+use weir_supervisor::conditions::Hold;
 use weir_supervisor::generation::with_references;
 use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Action, Desired, Event, EventKind, Memory, Plan, decide};
@@ -24,10 +27,12 @@ use crate::status::{self, Change};
 use crate::telemetry;
 
 mod footing;
+mod hold;
 mod leave;
 mod references;
 
 pub use footing::Footing;
+pub use hold::panicked;
 
 /// Passes of one call: a chain of orders and what they cause at once.
 const MOST_PASSES: usize = 12;
@@ -38,9 +43,6 @@ pub enum PassError {
     /// A call failed; tried again with a growing pause.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The served CRD has no place for the memory.
-    #[error("the API server drops status.memory; apply the output of `weir-operator crd`")]
-    MemoryDropped,
     /// An order could not be carried out.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -51,7 +53,7 @@ impl PassError {
     pub fn is_conflict(&self) -> bool {
         match self {
             PassError::Call(error) | PassError::Apply(ApplyError::Call(error)) => error.is_conflict(),
-            PassError::Apply(ApplyError::Build(_) | ApplyError::Taken(_)) | PassError::MemoryDropped => false,
+            PassError::Apply(ApplyError::Build(_) | ApplyError::Taken(_)) => false,
         }
     }
 }
@@ -90,6 +92,7 @@ async fn look_at(context: &Context, namespace: &str, name: &str) -> Result<Next,
         return Ok(Next::Never);
     };
     let job = Job::read(object);
+    context.saw(&job.id, &job.object);
     let mut local = context.take_local(&job.id);
     let result = pass_over(context, &job, &mut local).await;
     context.put_local(&job.id, local);
@@ -101,19 +104,17 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         return Ok(next);
     }
     let now = context.clock.now();
+    if let Some(hold) = hold::reason(context, job).await? {
+        return hold::keep(context, job, &hold, now).await;
+    }
     let (memory, damage) = remembered(job, local);
-    let Some(memory) = memory else {
-        tracing::error!("{}", damage.unwrap_or_default());
-        return Ok(Next::Within(context.settings.resync(rand::random())));
-    };
     let mut footing = footing::find(context, job, &memory, now).await?;
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
     local.ended.extend(context.take_ended(&job.id));
     let mut look = observer.look(job, &memory, local).await?;
-    if is_forgotten(job, local) {
-        look.observed.highest_epoch = look.observed.highest_epoch.max(u64::try_from(now.timestamp()).unwrap_or_default());
-    }
+    let forgotten_at = if is_forgotten(job, local) { Some(now) } else { context.restores.forgotten_at(&job.object.metadata) };
+    look.observed.highest_epoch = look.observed.highest_epoch.max(forgotten_at.map_or(0, seconds));
     local.is_new = false;
     let desired = desired(context, job, &footing);
     let mut plan = decide(&desired, &look.observed, &memory, now, &mut rand::random::<f64>);
@@ -125,7 +126,11 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     if let Some(run) = &plan.memory.run {
         telemetry::record_run(&Span::current(), run.number, plan.memory.epoch);
     }
-    write(context, job, &desired, &look, &plan, local, now).await?;
+    if let Written::Dropped(stored) = write(context, job, &desired, &look, &plan, local, now).await?
+        && !job.is_deleting()
+    {
+        return hold::keep(context, &Job::read(*stored), &Hold::StatusNotKept, now).await;
+    }
     let accepted = footing.accepted_or_empty();
     let subject = Subject { job, accepted: &accepted, memory: &plan.memory, pods: &look.pods };
     let applied = apply(context, &subject, &plan, local, now).await;
@@ -177,20 +182,20 @@ async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option
     Ok(Some(Next::Again))
 }
 
-/// The memory to decide with, and what is wrong with the stored one. None where nothing may be decided.
-fn remembered(job: &Job, local: &Local) -> (Option<Memory>, Option<String>) {
-    match &job.memory {
-        Remembered::Nothing => (Some(Memory::default()), None),
+/// The memory to decide with, and what is wrong with the stored one. What the conditions were is told by the status.
+fn remembered(job: &Job, local: &Local) -> (Memory, Option<String>) {
+    let (memory, damage) = match &job.memory {
+        Remembered::Nothing => (Memory::default(), None),
         Remembered::Known(memory) => {
             let mut memory = (**memory).clone();
             if !local.health.queries.is_empty() {
                 memory.health.clone_from(&local.health);
             }
-            (Some(memory), None)
+            (memory, None)
         }
-        Remembered::Damaged(why) => (Some(Memory::default()), Some(why.clone())),
-        Remembered::Newer(why) => (None, Some(why.clone())),
-    }
+        Remembered::Damaged(why) | Remembered::Newer(why) => (Memory::default(), Some(why.clone())),
+    };
+    (Memory { conditions: hold::known(job), ..memory }, damage)
 }
 
 /// Whether epochs were given out that nobody remembers. The clock then gives the next one: seconds pass faster than
@@ -198,9 +203,13 @@ fn remembered(job: &Job, local: &Local) -> (Option<Memory>, Option<String>) {
 fn is_forgotten(job: &Job, local: &Local) -> bool {
     match &job.memory {
         Remembered::Nothing => !local.is_new,
-        Remembered::Damaged(_) => true,
-        Remembered::Known(_) | Remembered::Newer(_) => false,
+        Remembered::Damaged(_) | Remembered::Newer(_) => true,
+        Remembered::Known(_) => false,
     }
+}
+
+fn seconds(at: Timestamp) -> u64 {
+    u64::try_from(at.timestamp()).unwrap_or_default()
 }
 
 fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
@@ -230,6 +239,14 @@ fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
     desired
 }
 
+/// What became of a memory that is to be stored.
+enum Written {
+    /// It is stored.
+    Kept,
+    /// The API server dropped it; the object as it is now.
+    Dropped(Box<DynamicObject>),
+}
+
 /// Writes the status where it must be.
 #[allow(clippy::too_many_arguments)]
 async fn write(
@@ -240,26 +257,25 @@ async fn write(
     plan: &Plan,
     local: &mut Local,
     now: Timestamp,
-) -> Result<(), PassError> {
+) -> Result<Written, PassError> {
     let rendered = weir_supervisor::status::status(desired, &look.observed, &plan.memory);
     let composed = status::compose(job.status(), &rendered, &plan.memory);
     context.show(job, desired, rendered);
     let change = status::change(job.status(), &composed);
     let due = local.written_at.is_none_or(|at| at > now || elapsed(at, now) >= context.settings.progress_interval);
     match change {
-        Change::None => return Ok(()),
-        Change::Progress if !due => return Ok(()),
+        Change::None => return Ok(Written::Kept),
+        Change::Progress if !due => return Ok(Written::Kept),
+        // A deletion gives out nothing that has to be remembered; where memory is not kept, it does without.
+        Change::Progress | Change::Fact if is_memory_all(job, &composed) => return Ok(Written::Kept),
         Change::Progress | Change::Fact => {}
     }
     let mut object = job.object.clone();
     object.data["status"] = composed;
     let stored = context.cluster.write_status(&object).await?;
+    context.saw(&job.id, &stored);
     if stored.data["status"]["memory"]["epoch"] != object.data["status"]["memory"]["epoch"] {
-        let note = "the API server drops status.memory, so nothing may be ordered: the served CRD is older than this operator; apply the \
-                    output of `weir-operator crd`";
-        let event = Event { kind: EventKind::Warning, reason: "StatusUnreadable", note: note.to_owned() };
-        context.events.publish(&job.id, &event);
-        return Err(PassError::MemoryDropped);
+        return Ok(Written::Dropped(Box::new(stored)));
     }
     let kind = if change == Change::Progress {
         StatusWrite::Progress
@@ -270,7 +286,16 @@ async fn write(
     };
     context.metrics.operator.status_written(kind);
     local.written_at = Some(now);
-    Ok(())
+    Ok(Written::Kept)
+}
+
+/// Whether a job that is being deleted lacks nothing but a memory.
+fn is_memory_all(job: &Job, composed: &Value) -> bool {
+    let mut bare = composed.clone();
+    if let Some(fields) = bare.as_object_mut() {
+        fields.remove("memory");
+    }
+    job.is_deleting() && matches!(job.memory, Remembered::Nothing) && status::change(job.status(), &bare) == Change::None
 }
 
 /// Carries out the orders; how many there were.

@@ -26,6 +26,8 @@ pub struct Settings {
     pub reference_interval: Duration,
     /// Most time between two looks at a job that nothing happens to.
     pub resync_interval: Duration,
+    /// How long a watch lasts before it is begun anew, seconds.
+    pub watch_seconds: u32,
     /// Jobs that are looked at side by side.
     pub concurrency: u16,
     /// How long one call to the API server may take.
@@ -45,9 +47,15 @@ impl Settings {
             progress_interval: Duration::from_secs(30),
             reference_interval: Duration::from_secs(30),
             resync_interval: Duration::from_secs(600),
+            watch_seconds: 240,
             concurrency: 32,
             call_timeout: Duration::from_secs(30),
         }
+    }
+
+    /// A watch that is not heard for this long is taken for dead: it should have ended before that.
+    pub fn watch_stale_after(&self) -> Duration {
+        Duration::from_secs(self.watch_seconds.into()).mul_f64(1.25)
     }
 
     /// How often a task is asked that is not ready yet.

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use weir_crds::resource::{CONDITION_TYPES, StreamingJobStatus};
 use weir_supervisor::Memory;
+use weir_supervisor::conditions::Condition;
 
 /// The largest status, serialised.
 pub const STATUS_BYTES: usize = 32 * 1024;
@@ -138,6 +139,21 @@ fn lay_over(stored: &Value, status: &StreamingJobStatus, memory: &Memory) -> Val
     let mut fields: Map<String, Value> = stored.as_object().cloned().unwrap_or_default();
     fields.retain(|name, _| !OWN_FIELDS.contains(name));
     fields.extend(ours);
+    Value::Object(fields)
+}
+
+/// The stored status of a job of which nothing may be decided: conditions speak, all else stays as it is.
+pub fn hold(stored: &Value, conditions: &[Condition], generation: i64) -> Value {
+    let mut fields: Map<String, Value> = stored.as_object().cloned().unwrap_or_default();
+    let message = conditions.iter().find(|condition| condition.kind == "Ready").map(|ready| ready.message.clone());
+    let ours = conditions.iter().map(weir_supervisor::status::condition);
+    let ours = ours.map(|condition| serde_json::to_value(condition).unwrap_or_default());
+    fields.insert("conditions".to_owned(), ours.chain(foreign_conditions(stored)).collect());
+    let observed = stored["observedGeneration"].as_i64().unwrap_or_default().max(generation);
+    fields.insert("observedGeneration".to_owned(), observed.into());
+    if let Value::Object(summary) = fields.entry("summary").or_insert_with(|| Value::Object(Map::new())) {
+        summary.insert("message".to_owned(), message.into());
+    }
     Value::Object(fields)
 }
 

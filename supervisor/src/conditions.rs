@@ -14,9 +14,12 @@ use crate::plan::{Event, EventKind};
 use crate::text::{MESSAGE_BYTES, NOTE_BYTES, cut};
 use crate::time::Timestamp;
 
+mod hold;
 mod own;
 mod situation;
 mod table;
+
+pub use hold::{Hold, held, recalled};
 
 /// True, False or Unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,10 +44,12 @@ pub struct Condition {
     /// CamelCase word, never empty.
     pub reason: String,
     /// For people; may be empty.
+    #[serde(default)]
     pub message: String,
     /// When `status` last flipped.
     pub last_transition_time: Timestamp,
     /// The generation that it speaks of.
+    #[serde(default)]
     pub observed_generation: i64,
 }
 
@@ -95,19 +100,29 @@ pub(crate) fn decide(desired: &Desired, observed: &Observed, memory: &Memory, no
     let mut events = Vec::new();
     let conditions = kinds.into_iter().zip(verdicts).map(|(kind, verdict)| {
         let old = memory.conditions.iter().find(|old| old.kind == kind);
-        let flipped = old.is_none_or(|old| old.status != verdict.status);
-        let changed = flipped || old.is_some_and(|old| old.reason != verdict.reason);
+        let changed = old.is_none_or(|old| old.status != verdict.status || old.reason != verdict.reason);
         events.extend(announce(kind, &verdict).filter(|_| changed));
-        Condition {
-            kind: kind.to_owned(),
-            status: verdict.status,
-            reason: verdict.reason,
-            message: verdict.message,
-            last_transition_time: old.filter(|_| !flipped).map_or(now, |old| old.last_transition_time),
-            observed_generation: desired.newest_generation(),
-        }
+        settle(kind, verdict, &memory.conditions, desired.newest_generation(), now)
     });
     (conditions.collect(), events)
+}
+
+/// A verdict with its history. A flip is never earlier than the one before, whatever the clock says.
+fn settle(kind: &str, verdict: Verdict, known: &[Condition], generation: i64, now: Timestamp) -> Condition {
+    let old = known.iter().find(|old| old.kind == kind);
+    let last_transition_time = match old {
+        Some(old) if old.status == verdict.status => old.last_transition_time,
+        Some(old) => now.max(old.last_transition_time),
+        None => now,
+    };
+    Condition {
+        kind: kind.to_owned(),
+        status: verdict.status,
+        reason: verdict.reason,
+        message: verdict.message,
+        last_transition_time,
+        observed_generation: generation,
+    }
 }
 
 /// Everything that a condition may look at.

@@ -56,7 +56,8 @@ pub fn status(desired: &Desired, observed: &Observed, memory: &Memory) -> resour
     status
 }
 
-fn condition(condition: &Condition) -> meta::Condition {
+/// A condition as it is shown.
+pub fn condition(condition: &Condition) -> meta::Condition {
     let status = match condition.status {
         ConditionStatus::True => "True",
         ConditionStatus::False => "False",

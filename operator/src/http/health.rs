@@ -10,8 +10,6 @@ use tokio::time::Instant;
 use crate::lease::Leadership;
 use crate::metrics::WatchKind;
 
-/// A watch that says nothing for this long, not even a bookmark or a new beginning, is taken for dead.
-pub const WATCH_STALE_AFTER: Duration = Duration::from_secs(300);
 /// A follower that could not read the lease for this long is of no use.
 pub const LEASE_STALE_AFTER: Duration = Duration::from_secs(60);
 
@@ -26,6 +24,8 @@ struct State {
     leadership: Option<Leadership>,
     /// By kind and namespace; an empty one stands for all namespaces.
     watches: BTreeMap<(WatchKind, Arc<str>), Watch>,
+    /// A watch that says nothing for this long, not even a bookmark or its end, is taken for dead.
+    stale_after: Duration,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -42,10 +42,12 @@ impl Health {
 
     /// The watches that a leader must have, one of each kind in each scope, none of them synced yet. To be told at the
     /// begin of each leadership.
-    pub fn expect<'a>(&self, kinds: &[WatchKind], scopes: impl IntoIterator<Item = &'a str>) {
+    pub fn expect<'a>(&self, kinds: &[WatchKind], scopes: impl IntoIterator<Item = &'a str>, stale_after: Duration) {
         let scopes: Vec<Arc<str>> = scopes.into_iter().map(Arc::from).collect();
         let watches = kinds.iter().flat_map(|kind| scopes.iter().map(move |scope| ((*kind, Arc::clone(scope)), Watch::default())));
-        self.state.write().watches = watches.collect();
+        let mut state = self.state.write();
+        state.watches = watches.collect();
+        state.stale_after = stale_after;
     }
 
     /// The cache of this kind is complete.
@@ -65,7 +67,7 @@ impl Health {
             None => Err("the election has not begun".to_owned()),
             Some(Leadership::Following { seen, .. }) => follower(*seen, now),
             Some(leading) if !leading.leads_at(now) => Err("the leadership has run out and nothing follows it yet".to_owned()),
-            Some(_) => leader(&state.watches, now),
+            Some(_) => leader(&state.watches, state.stale_after, now),
         }
     }
 }
@@ -78,7 +80,7 @@ fn follower(seen: Option<Instant>, now: Instant) -> Result<(), String> {
     }
 }
 
-fn leader(watches: &BTreeMap<(WatchKind, Arc<str>), Watch>, now: Instant) -> Result<(), String> {
+fn leader(watches: &BTreeMap<(WatchKind, Arc<str>), Watch>, stale_after: Duration, now: Instant) -> Result<(), String> {
     if watches.is_empty() {
         return Err("the watches have not begun".to_owned());
     }
@@ -87,7 +89,7 @@ fn leader(watches: &BTreeMap<(WatchKind, Arc<str>), Watch>, now: Instant) -> Res
         let kind = format!("{}{place}", kind.as_str());
         match watch.heard.map(|heard| now.saturating_duration_since(heard)) {
             _ if !watch.synced => return Err(format!("the cache of {kind} is not complete yet")),
-            Some(age) if age > WATCH_STALE_AFTER => return Err(format!("the watch of {kind} was last heard of {} s ago", age.as_secs())),
+            Some(age) if age > stale_after => return Err(format!("the watch of {kind} was last heard of {} s ago", age.as_secs())),
             _ => {}
         }
     }

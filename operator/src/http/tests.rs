@@ -9,6 +9,7 @@ use crate::lease::Leadership;
 use crate::metrics::{ReconcileResult, WatchKind};
 
 const HOUR: Duration = Duration::from_secs(3600);
+const WATCH_STALE_AFTER: Duration = Duration::from_secs(300);
 
 #[tokio::test]
 async fn it_answers_on_its_three_paths() {
@@ -59,7 +60,7 @@ fn a_leader_is_ready_with_full_caches_and_watches_that_speak() {
     let start = Instant::now();
     health.leadership(&Leadership::Leading { until: start + HOUR });
     assert_eq!(health.ready(start).unwrap_err(), "the watches have not begun");
-    health.expect(&[WatchKind::StreamingJob, WatchKind::Pod], ["lake"]);
+    health.expect(&[WatchKind::StreamingJob, WatchKind::Pod], ["lake"], WATCH_STALE_AFTER);
     health.synced(WatchKind::StreamingJob, "lake", start);
     health.heard(WatchKind::Pod, "lake", start);
     assert_eq!(health.ready(start).unwrap_err(), "the cache of Pod in namespace lake is not complete yet");

@@ -268,3 +268,36 @@ fn numbers_that_move_by_themselves_are_progress() {
     assert_eq!(change(&status(1, 1), &status(2, 1)), Change::Progress);
     assert_eq!(change(&status(1, 1), &status(2, 2)), Change::Fact);
 }
+
+#[test]
+fn a_job_that_is_held_keeps_all_but_its_conditions() {
+    use weir_supervisor::conditions::{Hold, held};
+
+    let foreign =
+        json!({"type": "example.com/Audited", "status": "True", "reason": "Reviewed", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let stored = json!({
+        "observedGeneration": 7,
+        "conditions": [foreign],
+        "memory": {"version": 99, "later": true},
+        "future": "kept",
+        "run": {"number": 3},
+        "summary": {"tasksReady": "1/1", "message": "run 3 is streaming"},
+    });
+    let now: Timestamp = "2026-11-30T00:00:00.5Z".parse().unwrap();
+    let hold = Hold::StatusTooNew { epoch: 4, why: "version 99".to_owned() };
+    let (conditions, event) = held(&[], &hold, 6, now);
+    assert!(event.is_some());
+    let shown = super::hold(&stored, &conditions, 6);
+    assert_eq!(shown["conditions"].as_array().map(Vec::len), Some(13));
+    assert_eq!((&shown["conditions"][12], &shown["conditions"][0]["reason"]), (&foreign, &json!("StatusTooNew")));
+    assert_eq!(shown["observedGeneration"], 7, "it never goes down");
+    for field in ["memory", "future", "run"] {
+        assert_eq!(shown[field], stored[field]);
+    }
+    assert_eq!(shown["summary"]["tasksReady"], "1/1");
+    assert!(shown["summary"]["message"].as_str().unwrap().contains("weir.dev/discard-memory"));
+    assert_eq!(change(&stored, &shown), Change::Fact);
+    assert_eq!(change(&shown, &super::hold(&shown, &conditions, 6)), Change::None);
+    let empty = super::hold(&json!({"observedGeneration": -1}), &conditions, 1);
+    assert_eq!((&empty["observedGeneration"], empty["conditions"].as_array().map(Vec::len)), (&json!(1), Some(12)));
+}

@@ -90,6 +90,16 @@ async fn m4_a_stored_time_of_an_older_form_does_not_stop_the_job() {
     assert!(note.contains("starts afresh"), "{note}");
     let new = world.until_streaming("j").await;
     assert!(new["status"]["epoch"].as_u64() > shown["status"]["epoch"].as_u64());
+    // The same with the memory wiped: what was shown goes on, and its times with it.
+    world.meddle("j", json!({"memory": null})).await;
+    let wiped = world.until("j", "in a run above", |job| job["status"]["epoch"].as_u64() > new["status"]["epoch"].as_u64()).await;
+    assert!(!wiped["status"]["memory"].is_null());
+    world.until_streaming("j").await;
+    // A clock that is set back takes no transition back.
+    world.clock.set_back(600 * SECOND);
+    world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
+    world.until("j", "in a run above", |job| job["status"]["epoch"].as_u64() > wiped["status"]["epoch"].as_u64()).await;
+    world.until_streaming("j").await;
     operator.stop().await;
     world.check(&[("j", "t")]);
 }

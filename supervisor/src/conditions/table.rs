@@ -31,6 +31,11 @@ pub(super) fn of(look: &Look<'_>) -> Core {
     core
 }
 
+/// The row of a job of which nothing may be decided: what runs goes on, and nobody looks.
+pub(super) fn held(reason: &str, message: String) -> Core {
+    Core { running: Verdict::unknown(reason, ""), ..broken(reason, message, Running::NoRun) }
+}
+
 fn row(situation: Situation) -> Core {
     match situation {
         Situation::NotYetObserved => Core {

@@ -83,9 +83,13 @@ impl Gate {
         }
         loop {
             let closed = closed(self.faults.clone(), self.target.clone(), self.path.clone(), self.rules.clone());
-            let (arrived, piece) = tokio::select! {
-                received = self.receiver.recv() => received?,
+            let received = tokio::select! {
+                received = self.receiver.recv() => received,
                 () = closed => return None,
+            };
+            let Some((arrived, piece)) = received else {
+                self.end().await;
+                return None;
             };
             match self.admit(arrived).await {
                 Admission::Ended => return None,
@@ -97,6 +101,18 @@ impl Gate {
                     return Some(piece);
                 }
             }
+        }
+    }
+
+    /// Waits until the rules let the end of the stream through, which is as silent as all else.
+    async fn end(&mut self) {
+        loop {
+            self.rules.mark_unchanged();
+            if !self.effects().contains(&WatchEffect::Stall) {
+                return;
+            }
+            // The sender lives in `self.faults`.
+            let _ = self.rules.changed().await;
         }
     }
 

@@ -127,6 +127,8 @@ struct Shared {
     pods: Mutex<HashMap<String, Entry>>,
     /// Counts changes of nodes and marks, so that workers look again.
     changed: watch::Sender<u64>,
+    /// Counts restarts of the kubelets.
+    restarts: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -217,6 +219,7 @@ impl Kubelet {
             marks: Mutex::default(),
             pods: Mutex::default(),
             changed: watch::Sender::new(0),
+            restarts: watch::Sender::new(0),
         });
         for name in &options.nodes {
             node::create(&client, name).await?;
@@ -224,6 +227,12 @@ impl Kubelet {
         }
         let main = tokio::spawn(play(Arc::clone(&shared), options.namespaces, options.selector));
         Ok(Self { shared, main })
+    }
+
+    /// What a person does after etcd was restored: the kubelets begin anew. They list their pods, end the processes of those that are
+    /// not there, and mark pods failed whose containers are gone.
+    pub fn restart_kubelets(&self) {
+        self.shared.restarts.send_modify(|count| *count += 1);
     }
 
     /// Ends all processes and waits until they are gone.
@@ -432,11 +441,15 @@ async fn play(shared: Arc<Shared>, namespaces: Vec<String>, selector: String) {
         [] => vec![Api::all(shared.client.clone())],
         some => some.iter().map(|namespace| Api::namespaced(shared.client.clone(), namespace)).collect(),
     };
-    let mut events = SelectAll::new();
-    for (scope, api) in scopes.into_iter().enumerate() {
+    let follow = || {
         let config = if selector.is_empty() { watcher::Config::default() } else { watcher::Config::default().labels(&selector) };
-        events.push(watcher(api, config).default_backoff().map(move |event| (scope, event)).boxed());
-    }
+        let follow = |(scope, api): (usize, &Api<Pod>)| {
+            watcher(api.clone(), config.clone()).default_backoff().map(move |event| (scope, event)).boxed()
+        };
+        scopes.iter().enumerate().map(follow).collect::<SelectAll<_>>()
+    };
+    let mut restarts = shared.restarts.subscribe();
+    let mut events = follow();
     let mut workers = JoinSet::new();
     let mut listed: HashMap<usize, HashSet<String>> = HashMap::new();
     let mut scope_of: HashMap<String, usize> = HashMap::new();
@@ -447,6 +460,11 @@ async fn play(shared: Arc<Shared>, namespaces: Vec<String>, selector: String) {
                 Some(next) => next,
                 None => return,
             },
+            // The sender lives in `shared`.
+            _ = restarts.changed() => {
+                events = follow();
+                continue;
+            }
             Some(ended) = workers.join_next() => {
                 if let Err(error) = ended {
                     tracing::error!(%error, "a pod's worker panicked");
@@ -463,8 +481,13 @@ async fn play(shared: Arc<Shared>, namespaces: Vec<String>, selector: String) {
             Ok(Event::InitApply(pod)) => {
                 let uid = pod.uid().unwrap_or_default();
                 listed.entry(scope).or_default().insert(uid.clone());
+                let is_done = shared.pods.lock().get(&uid).is_some_and(|entry| entry.orders.is_closed());
                 scope_of.insert(uid, scope);
-                apply(&shared, &mut workers, pod);
+                if is_done {
+                    workers.spawn(lose_containers(Arc::clone(&shared), pod));
+                } else {
+                    apply(&shared, &mut workers, pod);
+                }
             }
             Ok(Event::Apply(pod)) => {
                 scope_of.insert(pod.uid().unwrap_or_default(), scope);
@@ -496,6 +519,20 @@ fn apply(shared: &Arc<Shared>, workers: &mut JoinSet<()>, pod: Pod) {
     pods.insert(uid, Entry { key, number, seen, orders });
     drop(pods);
     workers.spawn(Worker::new(Arc::clone(shared), pod, received).run());
+}
+
+/// A pod that is there again although its containers ended long ago: what a kubelet says that cannot find them.
+async fn lose_containers(shared: Arc<Shared>, pod: Pod) {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return;
+    }
+    let pods: Api<Pod> = Api::namespaced(shared.client.clone(), &pod.namespace().unwrap_or_default());
+    let lost = report::lost(&pod);
+    let patch = json!({"metadata": {"uid": pod.uid()}, "status": lost});
+    if let Err(error) = pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await {
+        tracing::debug!(%error, pod = pod.name_any(), "the loss of its containers could not be reported");
+    }
 }
 
 fn gone(shared: &Shared, uid: &str) {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -132,6 +133,24 @@ pub fn status(facts: &PodFacts, transitions: &mut Transitions, now: Timestamp) -
     }
     status["conditions"] = json!(conditions);
     status
+}
+
+/// The status of a pod whose containers cannot be found any more.
+pub fn lost(pod: &Pod) -> Value {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let ended = |name: &str| {
+        json!({"terminated": {
+            "exitCode": 137,
+            "reason": "ContainerStatusUnknown",
+            "message": "The container could not be located when the pod was terminated",
+            "containerID": format!("process://{name}"),
+        }})
+    };
+    let statuses = containers.map(|container| {
+        let (name, image) = (&container.name, &container.image);
+        json!({"name": name, "image": image, "imageID": "", "restartCount": 0, "ready": false, "started": false, "state": ended(name)})
+    });
+    json!({"phase": "Failed", "containerStatuses": statuses.collect::<Vec<_>>()})
 }
 
 fn container_status(container: &ContainerFacts) -> Value {

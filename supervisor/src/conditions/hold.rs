@@ -1,0 +1,94 @@
+//! Conditions of a job of which nothing may be decided, and what earlier ones are worth.
+//!
+//! A job is held where deciding would break a promise: its memory is not kept,
+//! is that of a later version, or the pass itself fails by a defect. Nothing is
+//! ordered, nobody looks, and the conditions say so; the remedy is in the
+//! message. What was shown to people is the truth about transitions, also after
+//! the memory was lost.
+
+use weir_crds::resource::CONDITION_TYPES;
+
+use super::{Condition, ConditionStatus, Verdict, settle, table};
+use crate::plan::{Event, EventKind};
+use crate::text::{NOTE_BYTES, cut};
+use crate::time::Timestamp;
+
+/// Why nothing may be decided about a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hold {
+    /// What is stored does not contain the memory.
+    StatusNotKept,
+    /// The memory is that of a later version.
+    StatusTooNew {
+        /// `status.epoch`, which the way out names.
+        epoch: u64,
+        /// What is known of the version.
+        why: String,
+    },
+    /// Looking at the job fails by a defect of the shell.
+    InternalError {
+        /// What the defect says of itself.
+        words: String,
+    },
+}
+
+impl Hold {
+    /// The reason of `Stalled` and `Ready`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Hold::StatusNotKept => "StatusNotKept",
+            Hold::StatusTooNew { .. } => "StatusTooNew",
+            Hold::InternalError { .. } => "InternalError",
+        }
+    }
+
+    /// What is wrong, and the remedy.
+    pub fn message(&self) -> String {
+        match self {
+            Hold::StatusNotKept => "the API server drops status.memory, so nothing may be started: the served resource definition is \
+                                    older than this operator; apply the output of `weir-operator crd`"
+                .to_owned(),
+            Hold::StatusTooNew { epoch, why } => format!(
+                "{why}. Run that version again, or annotate weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, \
+                 above every epoch that can be found"
+            ),
+            Hold::InternalError { words } => {
+                format!("looking at this job fails by a defect of the operator, other jobs go on: {words}")
+            }
+        }
+    }
+
+    fn event(&self) -> Event {
+        let reason = match self {
+            Hold::StatusNotKept | Hold::StatusTooNew { .. } => "StatusUnreadable",
+            Hold::InternalError { .. } => "InternalError",
+        };
+        Event { kind: EventKind::Warning, reason, note: cut(&self.message(), NOTE_BYTES) }
+    }
+}
+
+/// The conditions of a job that is held, and the warning where that is new.
+pub fn held(known: &[Condition], hold: &Hold, generation: i64, now: Timestamp) -> (Vec<Condition>, Option<Event>) {
+    let core = table::held(hold.reason(), hold.message());
+    let unknown = || Verdict::unknown(hold.reason(), "");
+    let mut verdicts = vec![core.ready, core.reconciling, core.stalled, unknown(), core.running];
+    verdicts.resize_with(CONDITION_TYPES.len(), unknown);
+    let was_held = known.iter().any(|old| old.kind == "Stalled" && old.status == ConditionStatus::True && old.reason == hold.reason());
+    let settled = CONDITION_TYPES.into_iter().zip(verdicts).map(|(kind, verdict)| settle(kind, verdict, known, generation, now));
+    (settled.collect(), (!was_held).then(|| hold.event()))
+}
+
+/// What is known of earlier conditions: those that are shown, with the finer times of the memory where it says the same.
+pub fn recalled(shown: &[Condition], remembered: &[Condition]) -> Vec<Condition> {
+    let find = |all: &[Condition], kind: &str| all.iter().find(|condition| condition.kind == kind).cloned();
+    let known = CONDITION_TYPES.into_iter().filter_map(|kind| match (find(shown, kind), find(remembered, kind)) {
+        (Some(shown), Some(remembered)) if is_same(&shown, &remembered) => Some(remembered),
+        (shown, remembered) => shown.or(remembered),
+    });
+    known.collect()
+}
+
+/// Whether a condition is shown as it is remembered; what is shown has whole seconds.
+fn is_same(shown: &Condition, remembered: &Condition) -> bool {
+    shown.status == remembered.status && shown.last_transition_time.timestamp() == remembered.last_transition_time.timestamp()
+}
