@@ -66,7 +66,7 @@ pub async fn run_telling(services: Services, events: EventSink, stop: watch::Rec
         Authority::Alone => lead(&services, poller, events, stop).await,
         Authority::Elected(leadership) => {
             let work = || lead(&services, poller.clone(), events.clone(), stop.clone());
-            while_leading(leadership, work).await;
+            while_leading(leadership, stop.clone(), work).await;
         }
     }
     Ok(())
