@@ -51,7 +51,7 @@ impl PassError {
     pub fn is_conflict(&self) -> bool {
         match self {
             PassError::Call(error) | PassError::Apply(ApplyError::Call(error)) => error.is_conflict(),
-            PassError::Apply(ApplyError::Build(_) | ApplyError::Taken(_)) | PassError::MemoryDropped => false,
+            PassError::Apply(ApplyError::Build(_)) | PassError::MemoryDropped => false,
         }
     }
 }
@@ -106,7 +106,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         tracing::error!("{}", damage.unwrap_or_default());
         return Ok(Next::Within(context.settings.resync(rand::random())));
     };
-    let mut footing = footing::find(context, job, &memory, now).await?;
+    let mut footing = footing::find(context, job, &memory, local, now).await?;
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
     local.ended.extend(context.take_ended(&job.id));
