@@ -5,11 +5,14 @@
 //! an immutable ConfigMap before any pod uses it, so it is also the record of
 //! the acceptance: a pass that died after writing it finds it again, and a
 //! rejected edit never stops the last good generation from being restarted.
+//! A name that something else holds is told and waited for, never taken.
 //! Pure: looking things up and running the check are the caller's.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Deserialize;
 use serde_json::Value;
 use weir_crds::StreamingJob;
@@ -18,9 +21,16 @@ use weir_crds::resource::{OnChangeSpec, OptionsFromSpec, StreamingJobSpec, edit_
 use weir_supervisor::generation::Accepted;
 
 use crate::build::{self, ACCEPTED_KEY, BuildError, DOCUMENT_KEY};
-use crate::names::JobId;
+use crate::names::{self, JobId};
 use crate::paths;
 use crate::rbac::SecretAccess;
+
+/// Reason of a refusal whose cause is a name that something else holds.
+pub const OWNERSHIP_CONFLICT: &str = "OwnershipConflict";
+/// When to look again at what an earlier job of the name left; it is as good as gone.
+const LEFT_OVER: Duration = Duration::from_secs(2);
+/// When to look again at what is foreign.
+const FOREIGN: Duration = Duration::from_secs(30);
 
 /// Why a generation is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,4 +116,79 @@ pub fn recorded(id: &JobId, map: &ConfigMap) -> Option<Accepted> {
 pub fn newest_below(id: &JobId, maps: &[ConfigMap], generation: i64) -> Option<Accepted> {
     let known = maps.iter().filter_map(|map| recorded(id, map)).filter(|accepted| accepted.generation < generation);
     known.max_by_key(|accepted| accepted.generation)
+}
+
+/// Something else has the name of a generation's ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Whose it is and what to do, for people.
+    pub message: String,
+    /// When to look again; nobody watches it.
+    pub look_again: Duration,
+}
+
+impl Taken {
+    /// The verdict on a generation that cannot be stored.
+    pub fn refusal(self) -> Refusal {
+        Refusal { reason: OWNERSHIP_CONFLICT.to_owned(), message: self.message }
+    }
+}
+
+/// Whether the ConfigMap at a generation's name belongs to somebody else: to an earlier job of this name, which is let
+/// go of, or to something foreign.
+pub fn taken(id: &JobId, map: &ConfigMap) -> Option<Taken> {
+    if id.owns(&map.metadata) {
+        return None;
+    }
+    let name = map.metadata.name.as_deref().unwrap_or_default();
+    let owner = names::controller(&map.metadata);
+    let is_predecessor =
+        |owner: &OwnerReference| owner.kind == "StreamingJob" && owner.api_version.starts_with("weir.dev/") && owner.name == id.name;
+    Some(match owner {
+        Some(owner) if is_predecessor(owner) => Taken {
+            message: format!(
+                "the ConfigMap {name} is left from an earlier job of this name (UID {}) and is waited for; where no garbage collector removes \
+                 it, delete it",
+                owner.uid
+            ),
+            look_again: LEFT_OVER,
+        },
+        _ => {
+            let whose = owner.map_or_else(|| "has no owner".to_owned(), |owner| format!("belongs to {} {}", owner.kind, owner.name));
+            let message = format!(
+                "the ConfigMap {name}, which this job needs, {whose}, is not Weir's and is left alone; remove it, or rename the job"
+            );
+            Taken { message, look_again: FOREIGN }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn map_of(owner: Option<OwnerReference>) -> ConfigMap {
+        let owner_references = owner.map(|owner| vec![owner]);
+        let metadata = ObjectMeta { name: Some("j-g1".to_owned()), owner_references, ..ObjectMeta::default() };
+        ConfigMap { metadata, ..ConfigMap::default() }
+    }
+
+    #[test]
+    fn a_name_is_ours_a_predecessors_or_foreign() {
+        let id = |uid: &str| JobId { namespace: "n".to_owned(), name: "j".to_owned(), uid: uid.to_owned() };
+        let own = id("u-2").owner_reference();
+        let earlier = id("u-1").owner_reference();
+        assert_eq!(taken(&id("u-2"), &map_of(Some(own))), None);
+        let left = taken(&id("u-2"), &map_of(Some(earlier.clone()))).map(|taken| (taken.look_again, taken.message.contains("UID u-1")));
+        assert_eq!(left, Some((LEFT_OVER, true)));
+        let other_job = OwnerReference { name: "k".to_owned(), ..earlier.clone() };
+        let other_kind = OwnerReference { api_version: "apps/v1".to_owned(), kind: "ReplicaSet".to_owned(), ..earlier.clone() };
+        let not_controlling = OwnerReference { controller: None, ..earlier };
+        for owner in [None, Some(other_job), Some(other_kind), Some(not_controlling)] {
+            let found = taken(&id("u-2"), &map_of(owner.clone())).map(|taken| (taken.look_again, taken.message.contains("not Weir's")));
+            assert_eq!(found, Some((FOREIGN, true)), "{owner:?}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use weir_supervisor::generation::Accepted;
 use weir_supervisor::time::Timestamp;
 use weir_supervisor::{Action, Memory};
 
-use crate::accept;
+use crate::accept::{self, Taken};
 use crate::build::{self, BuildError, PodOrder};
 use crate::cluster::{CallError, Cluster, Created, Grace};
 use crate::job::Job;
@@ -35,9 +35,13 @@ pub enum ApplyError {
     /// Something of ours cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A name that the job needs is taken.
-    #[error("the ConfigMap {0} belongs to something else; remove or rename it")]
-    Taken(String),
+}
+
+/// What became of a look for a generation's ConfigMap.
+enum Stored {
+    Found(Box<Accepted>),
+    Gone,
+    Taken(Taken),
 }
 
 /// Who carries out orders.
@@ -124,11 +128,19 @@ impl Applier<'_> {
         generation: i64,
     ) -> Result<Option<Adopted>, ApplyError> {
         local.rejections.remove(task);
-        let Some(accepted) = self.stored_generation(subject, generation).await? else {
-            // The order is older than anything that is kept; the next pass takes it back by refusing it.
-            let message = format!("the ConfigMap {} is gone", generation_name(&subject.job.id.name, generation));
-            local.rejections.insert(task.to_owned(), (epoch, message));
-            return Ok(None);
+        let accepted = match self.stored_generation(subject, generation).await? {
+            Stored::Found(accepted) => accepted,
+            Stored::Gone => {
+                // The order is older than anything that is kept; the next pass takes it back by refusing it.
+                let message = format!("the ConfigMap {} is gone", generation_name(&subject.job.id.name, generation));
+                local.rejections.insert(task.to_owned(), (epoch, message));
+                return Ok(None);
+            }
+            Stored::Taken(taken) => {
+                local.taken_generation = Some(generation);
+                local.rejections.insert(task.to_owned(), (epoch, taken.message));
+                return Ok(None);
+            }
         };
         let image = subject.memory.run.as_ref().map(|run| run.image.as_str()).filter(|image| !image.is_empty());
         let token = token::token(self.key, &subject.job.id.uid, epoch);
@@ -171,17 +183,20 @@ impl Applier<'_> {
     }
 
     /// The generation that an order names, once it is in its ConfigMap.
-    async fn stored_generation(&self, subject: &Subject<'_>, generation: i64) -> Result<Option<Accepted>, ApplyError> {
+    async fn stored_generation(&self, subject: &Subject<'_>, generation: i64) -> Result<Stored, ApplyError> {
         let id = &subject.job.id;
         let found = self.cluster.config_map(&id.namespace, &generation_name(&id.name, generation)).await?;
         if let Some(map) = found {
-            return Ok(accept::recorded(id, &map));
+            let taken = accept::taken(id, &map).map(Stored::Taken);
+            return Ok(taken
+                .or_else(|| accept::recorded(id, &map).map(|accepted| Stored::Found(Box::new(accepted))))
+                .unwrap_or(Stored::Gone));
         }
         if subject.accepted.generation != generation {
-            return Ok(None);
+            return Ok(Stored::Gone);
         }
-        store_generation(self.cluster, subject.job, subject.accepted).await?;
-        Ok(Some(subject.accepted.clone()))
+        let taken = store_generation(self.cluster, subject.job, subject.accepted).await?;
+        Ok(taken.map_or_else(|| Stored::Found(Box::new(subject.accepted.clone())), Stored::Taken))
     }
 
     async fn configure(&self, subject: &Subject<'_>, local: &mut Local, task: &str, epoch: u64, generation: i64) {
@@ -202,18 +217,14 @@ impl Applier<'_> {
     }
 }
 
-/// Writes the ConfigMap of an accepted generation; one that is there already must be ours.
-pub async fn store_generation(cluster: &Cluster, job: &Job, accepted: &Accepted) -> Result<(), ApplyError> {
+/// Writes the ConfigMap of an accepted generation; one that is there already is ours, or takes its place.
+pub async fn store_generation(cluster: &Cluster, job: &Job, accepted: &Accepted) -> Result<Option<Taken>, ApplyError> {
     let map = accept::record(&job.id, accepted)?;
     match cluster.create_config_map(&map).await? {
-        Created::New(_) => Ok(()),
+        Created::New(_) => Ok(None),
         Created::Exists => {
-            let name = generation_name(&job.id.name, accepted.generation);
-            let found = cluster.config_map(&job.id.namespace, &name).await?;
-            match found {
-                Some(map) if !job.id.owns(&map.metadata) => Err(ApplyError::Taken(name)),
-                Some(_) | None => Ok(()),
-            }
+            let found = cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, accepted.generation)).await?;
+            Ok(found.and_then(|map| accept::taken(&job.id, &map)))
         }
     }
 }

@@ -1,17 +1,22 @@
 //! Events of a job in the API server (`events.k8s.io/v1`), best effort.
 //!
 //! One recorder for the process, fed by a bounded queue: the newest events are
-//! kept, the oldest dropped and counted, and the reconciler never waits. An
-//! event is only published under a reason of the closed list below, which is
-//! also what the documentation lists. A namespace that is being removed answers
-//! 403 or 404; that is logged once, at debug, and changes nothing.
+//! kept, the oldest dropped and counted, and the reconciler never waits. The
+//! events of a job go out one after the other, those of different jobs side by
+//! side, each within a time limit, so that an answer that never comes delays
+//! nobody else. An event is only published under a reason of the closed list
+//! below, which is also what the documentation lists. A namespace that is being
+//! removed answers 403 or 404; that is logged once, at debug, and changes nothing.
 
-use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event as Published, EventType, Recorder, Reporter};
 use parking_lot::Mutex;
@@ -23,6 +28,10 @@ use crate::names::{JobId, MANAGER};
 
 /// Events that wait for the API server, at most.
 pub const QUEUE_LENGTH: usize = 1024;
+/// How long the API server may take for one event; after that its answer is not waited for.
+pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(30);
+/// Jobs whose events are published side by side.
+const SIDE_BY_SIDE: usize = 64;
 
 /// Reasons of normal events.
 pub const NORMAL_REASONS: [&str; 10] = [
@@ -72,9 +81,12 @@ pub struct EventSink {
     shared: Arc<Shared>,
 }
 
+/// An event and the job that it is about.
+type Waiting = (Published, ObjectReference);
+
 #[derive(Default)]
 struct Shared {
-    queue: Mutex<VecDeque<(Published, ObjectReference)>>,
+    queue: Mutex<VecDeque<Waiting>>,
     filled: Notify,
     dropped: AtomicU64,
     failed: AtomicU64,
@@ -135,22 +147,58 @@ impl Drop for EventSink {
 }
 
 async fn deliver(shared: std::sync::Weak<Shared>, recorder: Recorder) {
+    let mut under_way = FuturesUnordered::new();
+    let mut busy: HashSet<String> = HashSet::new();
     while let Some(shared) = shared.upgrade() {
-        let next = shared.queue.lock().pop_front();
-        match next {
-            Some((event, regarding)) => {
-                if let Err(error) = recorder.publish(&event, &regarding).await {
-                    shared.note_failure(&error, &event, &regarding);
+        while busy.len() < SIDE_BY_SIDE
+            && let Some((event, regarding)) = shared.next(&busy)
+        {
+            let job = key(&regarding).to_owned();
+            busy.insert(job.clone());
+            let recorder = &recorder;
+            under_way.push(async move {
+                let result = tokio::time::timeout(PUBLISH_TIMEOUT, recorder.publish(&event, &regarding)).await;
+                (job, event, regarding, result)
+            });
+        }
+        // The worker's own handle is the last one: nobody will publish any more.
+        if under_way.is_empty() && Arc::strong_count(&shared) == 1 {
+            return;
+        }
+        tokio::select! {
+            Some((job, event, regarding, result)) = under_way.next() => {
+                busy.remove(&job);
+                match result {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => shared.note_failure(&error, &event, &regarding),
+                    Err(_) => shared.note_silence(&event, &regarding),
                 }
             }
-            // The worker's own handle is the last one: nobody will publish any more.
-            None if Arc::strong_count(&shared) == 1 => return,
-            None => shared.filled.notified().await,
+            () = shared.filled.notified() => {}
         }
     }
 }
 
+/// The job that an event is about.
+fn key(regarding: &ObjectReference) -> &str {
+    regarding.uid.as_deref().unwrap_or_default()
+}
+
 impl Shared {
+    /// The oldest event about a job none of whose events is under way.
+    fn next(&self, busy: &HashSet<String>) -> Option<Waiting> {
+        let mut queue = self.queue.lock();
+        let at = queue.iter().position(|(_, regarding)| !busy.contains(key(regarding)))?;
+        queue.remove(at)
+    }
+
+    fn note_silence(&self, event: &Published, regarding: &ObjectReference) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let name = regarding.name.as_deref().unwrap_or_default();
+        let namespace = regarding.namespace.as_deref().unwrap_or_default();
+        tracing::warn!(namespace, job = name, reason = event.reason, "the API server did not answer to an event in time");
+    }
+
     fn note_failure(&self, error: &kube::Error, event: &Published, regarding: &ObjectReference) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let name = regarding.name.as_deref().unwrap_or_default();

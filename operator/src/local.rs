@@ -20,6 +20,8 @@ pub struct Local {
     pub tasks: BTreeMap<String, Asked>,
     /// By task: the epoch whose pod the API server refused, and its words.
     pub rejections: BTreeMap<String, (u64, String)>,
+    /// The generation for which no pod could be started because something else has the name of its ConfigMap.
+    pub taken_generation: Option<i64>,
     /// Pods that were removed after their end, in their last state, until that is remembered.
     pub ended: Vec<Pod>,
     /// Streaks and windows, fresher than the stored ones.
@@ -62,6 +64,7 @@ impl Local {
         self.orders.is_empty()
             && self.tasks.is_empty()
             && self.rejections.is_empty()
+            && self.taken_generation.is_none()
             && self.ended.is_empty()
             && self.references.is_empty()
             && !self.conflict_reported

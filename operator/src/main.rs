@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use weir_crds::duration::WeirDuration;
 use weir_operator::authority::Authority;
 use weir_operator::clock::{Clock, SystemClock};
 use weir_operator::events::EventSink;
@@ -24,11 +25,14 @@ use weir_operator::rbac::{Installation, LEASE, Scope, SecretAccess};
 use weir_operator::settings::Settings;
 use weir_operator::telemetry::{self, LogFormat};
 use weir_operator::{key, schema};
-use weir_crds::duration::WeirDuration;
 
 /// Keeps StreamingJobs running: the controller, and what is needed to install it.
 #[derive(Debug, Parser)]
-#[command(name = "weir-operator", version, after_help = "Example:\n  weir-operator manifests --image weir:0.1.0 | kubectl apply --server-side -f -")]
+#[command(
+    name = "weir-operator",
+    version,
+    after_help = "Example:\n  weir-operator manifests --image weir:0.1.0 | kubectl apply --server-side -f -"
+)]
 struct Arguments {
     /// The command.
     #[command(subcommand)]
@@ -100,6 +104,9 @@ struct RunArguments {
     /// Act without an election: for a single process.
     #[arg(long)]
     no_leader_election: bool,
+    /// How long a leader that falls silent keeps the lease; it stops by itself after two thirds of that.
+    #[arg(long, default_value = "15s", conflicts_with = "no_leader_election")]
+    lease_duration: WeirDuration,
     /// How often a running task is asked for its progress.
     #[arg(long, default_value = "10s")]
     poll_interval: WeirDuration,
@@ -152,6 +159,7 @@ fn run(arguments: RunArguments) -> anyhow::Result<()> {
 }
 
 async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
+    let durations = Durations::of_lease(arguments.lease_duration.as_duration()).context("--lease-duration")?;
     let client = kube::Client::try_default().await.context("no credentials: run in a pod with a service account, or set KUBECONFIG")?;
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(obey(stop));
@@ -171,8 +179,16 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
     let told = events.clone();
     let totals: http::BeforeScrape = Arc::new(move |metrics| metrics.operator.events(told.dropped(), told.failed()));
     tokio::spawn(http::serve(listener, metrics.clone(), Arc::clone(&health), totals));
-    schema::report(&client, &metrics).await;
-    let key = key::read_or_create(client.clone(), &arguments.namespace, rand::random()).await?;
+    let asked = async {
+        schema::report(&client, &metrics).await;
+        key::read_or_create(client.clone(), &arguments.namespace, rand::random()).await
+    };
+    let mut told = stopped.clone();
+    let key = tokio::select! {
+        key = asked => key?,
+        // An API server that does not answer is no reason to ignore an order to stop.
+        _ = told.wait_for(|stop| *stop) => return Ok(()),
+    };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (_jumps, jumps) = watch::channel(0);
     let (done, finished) = watch::channel(false);
@@ -188,12 +204,11 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
             // The lease is released once nothing acts on it any more.
             let _ = finished.wait_for(|done| *done).await;
         };
-        let (leadership, holder) = LeaseHolder::run(lease, me, Durations::default(), Arc::clone(&clock), over);
+        let (leadership, holder) = LeaseHolder::run(lease, me, durations, Arc::clone(&clock), over);
         tokio::spawn(operator::tell_leadership(leadership.clone(), metrics.clone(), Arc::clone(&health)));
         (Authority::Elected(leadership), Some(holder))
     };
-    let services =
-        Services { client, settings, clock, jumps, key, authority, instance: arguments.instance, metrics, health };
+    let services = Services { client, settings, clock, jumps, key, authority, instance: arguments.instance, metrics, health };
     operator::run_telling(services, events, stopped).await?;
     done.send_replace(true);
     if let Some(holder) = election {

@@ -71,7 +71,7 @@ pub async fn run_telling(services: Services, events: EventSink, stop: watch::Rec
         Authority::Alone => lead(&services, poller, events, restores, stop).await,
         Authority::Elected(leadership) => {
             let work = || lead(&services, poller.clone(), events.clone(), restores.clone(), stop.clone());
-            while_leading(leadership, work).await;
+            while_leading(leadership, stop.clone(), work).await;
         }
     }
     Ok(())

@@ -108,7 +108,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         return hold::keep(context, job, &hold, now).await;
     }
     let (memory, damage) = remembered(job, local);
-    let mut footing = footing::find(context, job, &memory, now).await?;
+    let mut footing = footing::find(context, job, &memory, local, now).await?;
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
     local.ended.extend(context.take_ended(&job.id));

@@ -131,3 +131,40 @@ async fn refusals_are_counted_and_the_worker_goes_on_and_ends_with_its_sink() {
     .await
     .expect("the worker ends");
 }
+
+/// A client whose API server never answers to events about one job; tells the notes of all that it was asked.
+fn partly_mute(mute: &'static str) -> (kube::Client, mpsc::UnboundedReceiver<String>) {
+    let (asked, questions) = mpsc::unbounded_channel();
+    let service = service_fn(move |request: Request<Body>| {
+        let asked = asked.clone();
+        async move {
+            let bytes = request.into_body().collect_bytes().await?;
+            let body: serde_json::Value = serde_json::from_slice(&bytes)?;
+            asked.send(body["note"].as_str().unwrap_or_default().to_owned())?;
+            if body["regarding"]["name"] == mute {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Response::builder().status(201).body(Body::from(bytes.to_vec()))?)
+        }
+    });
+    (kube::Client::new(service, "default"), questions)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_never_comes_delays_its_own_job_for_a_time_and_no_other() {
+    let (client, mut questions) = partly_mute("orders");
+    let sink = EventSink::start(client, "weir-operator-0");
+    let other = JobId { name: "returns".to_owned(), uid: "u-2".to_owned(), ..job() };
+    sink.publish(&job(), &failure("1"));
+    assert_eq!(questions.recv().await.unwrap(), "1");
+    let began = tokio::time::Instant::now();
+    sink.publish(&job(), &failure("2"));
+    for note in ["3", "4"] {
+        sink.publish(&other, &failure(note));
+        assert_eq!(questions.recv().await.unwrap(), note);
+    }
+    assert_eq!((began.elapsed(), sink.failed()), (Duration::ZERO, 0));
+    assert_eq!(questions.recv().await.unwrap(), "2", "the next of the same job, once the first was given up");
+    assert!(began.elapsed() >= PUBLISH_TIMEOUT && began.elapsed() < PUBLISH_TIMEOUT * 2);
+    assert_eq!(sink.failed(), 1);
+}

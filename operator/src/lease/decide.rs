@@ -60,6 +60,11 @@ impl Default for Durations {
 }
 
 impl Durations {
+    /// The others follow from how long the lease lasts: renewals are given up after two thirds of it and tried every two fifteenths.
+    pub fn of_lease(lease: Duration) -> Result<Self, DurationsError> {
+        Self::new(lease, lease / 3 * 2, lease / 15 * 2)
+    }
+
     /// Checked: `lease > renew_deadline > retry_period > 0`.
     pub fn new(lease: Duration, renew_deadline: Duration, retry_period: Duration) -> Result<Self, DurationsError> {
         if lease > renew_deadline && renew_deadline > retry_period && !retry_period.is_zero() {

@@ -3,6 +3,8 @@
 //! The work is a future: made anew when this process begins to lead, dropped
 //! when it ends. The end is judged here too, against the time that was told,
 //! so that work never goes on because the candidate's task was not scheduled.
+//! An order to stop ends the wait for the leadership at once; work that is
+//! under way has the order itself, and ends in its own time.
 
 use std::future::Future;
 
@@ -11,16 +13,29 @@ use tokio::time::{Instant, sleep_until};
 
 use super::holder::Leadership;
 
-/// Runs `work` whenever this process leads. Ends with the election (None), or with the work's own result.
+/// Runs `work` whenever this process leads. Ends with the election or, while this process does not lead, with `stop` (None), or with
+/// the work's own result.
 ///
 /// Tasks that the work has spawned live on when it is dropped; they are the work's own to bind.
-pub async fn while_leading<W, F>(mut leadership: watch::Receiver<Leadership>, mut work: W) -> Option<F::Output>
+pub async fn while_leading<W, F>(
+    mut leadership: watch::Receiver<Leadership>,
+    mut stop: watch::Receiver<bool>,
+    mut work: W,
+) -> Option<F::Output>
 where
     W: FnMut() -> F,
     F: Future,
 {
     loop {
-        leadership.wait_for(|now| now.leads_at(Instant::now())).await.ok()?;
+        let leads = tokio::select! {
+            biased;
+            // A sender that is gone is a process that ends.
+            () = async { drop(stop.wait_for(|stop| *stop).await) } => return None,
+            leads = async { leadership.wait_for(|now| now.leads_at(Instant::now())).await.is_ok() } => leads,
+        };
+        if !leads {
+            return None;
+        }
         tokio::select! {
             biased;
             () = lost(&mut leadership) => {}

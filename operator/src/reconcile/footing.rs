@@ -2,7 +2,8 @@
 //!
 //! Where the memory knows the newest generation, nothing is looked up. Else
 //! the record in a ConfigMap tells, or the check is run beside the pass, while
-//! the last good generation stays in force.
+//! the last good generation stays in force. A ConfigMap of that name which is
+//! somebody else's refuses the generation until it is gone.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,14 +12,15 @@ use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Acceptance;
 use weir_supervisor::Memory;
 use weir_supervisor::generation::Accepted;
-use weir_supervisor::time::Timestamp;
+use weir_supervisor::time::{Timestamp, after};
 
 use super::PassError;
-use crate::accept::{self, Refusal};
-use crate::apply;
+use crate::accept::{self, OWNERSHIP_CONFLICT, Refusal, Taken};
+use crate::apply::{self, ApplyError};
 use crate::checks::CheckState;
 use crate::context::Context;
 use crate::job::Job;
+use crate::local::Local;
 use crate::names::generation_name;
 
 /// What a pass stands on.
@@ -30,7 +32,7 @@ pub struct Footing {
     pub acceptance: Acceptance,
     /// By task: digest of the references whose change restarts it.
     pub references: BTreeMap<String, String>,
-    /// When a check that could not be run is tried again.
+    /// When a check that could not be run is tried again, or a name that is taken is looked at again.
     pub retry_at: Option<Timestamp>,
 }
 
@@ -53,7 +55,22 @@ impl Footing {
 }
 
 /// Finds what to stand on.
-pub async fn find(context: &Context, job: &Job, memory: &Memory, now: Timestamp) -> Result<Footing, PassError> {
+pub async fn find(context: &Context, job: &Job, memory: &Memory, local: &mut Local, now: Timestamp) -> Result<Footing, PassError> {
+    let footing = look_up(context, job, memory, now).await?;
+    let Some(generation) = local.taken_generation.filter(|_| !job.is_deleting()) else { return Ok(footing) };
+    // A pod could not be started for it.
+    let found = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, generation)).await?;
+    match found.and_then(|map| accept::taken(&job.id, &map)) {
+        Some(taken) if footing.acceptance == Acceptance::Accepted => Ok(contested(job, footing.accepted, taken, now)),
+        Some(_) => Ok(footing),
+        None => {
+            local.taken_generation = None;
+            Ok(footing)
+        }
+    }
+}
+
+async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) -> Result<Footing, PassError> {
     let known = memory.spec.as_ref().filter(|known| known.generation > 0);
     let spec = match &job.spec {
         Ok(spec) => spec,
@@ -66,7 +83,7 @@ pub async fn find(context: &Context, job: &Job, memory: &Memory, now: Timestamp)
         return Ok(Footing::standing(Accepted::remembered((**spec).clone(), known)));
     }
     let record = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, job.generation)).await?;
-    if let Some(accepted) = record.and_then(|map| accept::recorded(&job.id, &map)) {
+    if let Some(accepted) = record.as_ref().and_then(|map| accept::recorded(&job.id, map)) {
         return Ok(Footing::standing(accepted));
     }
     let last_good = last_good(context, job, memory).await?;
@@ -77,13 +94,21 @@ pub async fn find(context: &Context, job: &Job, memory: &Memory, now: Timestamp)
     if let Some(refusal) = accept::refusal(&job.id, last_good.as_ref(), spec, context.settings.secrets) {
         return Ok(refused(job, last_good, refusal));
     }
+    if let Some(taken) = record.and_then(|map| accept::taken(&job.id, &map)) {
+        return Ok(contested(job, last_good, taken, now));
+    }
     match context.checks.state(job, spec, now) {
         CheckState::Passed => {
             let accepted = match &last_good {
                 Some(last_good) => last_good.next(job.generation, (**spec).clone()),
                 None => Accepted::first(job.generation, (**spec).clone()),
             };
-            apply::store_generation(&context.cluster, job, &accepted).await?;
+            match apply::store_generation(&context.cluster, job, &accepted).await {
+                Ok(None) => {}
+                Ok(Some(taken)) => return Ok(contested(job, last_good, taken, now)),
+                Err(ApplyError::Build(error)) => return Ok(refused(job, last_good, Refusal::invalid(error.to_string()))),
+                Err(error) => return Err(error.into()),
+            }
             context.checks.forget(&job.id);
             Ok(Footing::standing(accepted))
         }
@@ -105,6 +130,12 @@ fn refused(job: &Job, last_good: Option<Accepted>, refusal: Refusal) -> Footing 
     Footing::beside(last_good, Acceptance::Rejected { generation: job.generation, reason, message })
 }
 
+/// A generation whose ConfigMap cannot be made, because something else has its name.
+fn contested(job: &Job, accepted: Option<Accepted>, taken: Taken, now: Timestamp) -> Footing {
+    let retry_at = Some(after(now, taken.look_again));
+    Footing { retry_at, ..refused(job, accepted, taken.refusal()) }
+}
+
 /// The refusal of this very generation that the status shows.
 fn refused_before(job: &Job) -> Option<Refusal> {
     let conditions = job.status()["conditions"].as_array()?;
@@ -112,7 +143,9 @@ fn refused_before(job: &Job) -> Option<Refusal> {
     let text = |field: &str| accepted[field].as_str().map(str::to_owned);
     let is_current = accepted["observedGeneration"].as_i64() == Some(job.generation);
     is_current.then_some(())?;
-    Some(Refusal { reason: text("reason")?, message: text("message")? })
+    // That one is looked at anew each time.
+    let reason = text("reason").filter(|reason| reason != OWNERSHIP_CONFLICT)?;
+    Some(Refusal { reason, message: text("message")? })
 }
 
 /// The generation that was in force before the newest.

@@ -1,12 +1,14 @@
 //! Taking a job on and letting it go: finalizer, generations that are not needed any more.
 //!
 //! The finalizer is added in a write of its own before anything else exists,
-//! and taken away when nothing is alive. Lists are written with the
-//! `resourceVersion` that was read, so finalizers of others stay. Checkpoints
-//! are never deleted.
+//! and taken away when nothing is alive. The job's own generations go before
+//! it, so that a job made anew under its name needs no garbage collection.
+//! Lists are written with the `resourceVersion` that was read, so finalizers
+//! of others stay. Checkpoints are never deleted.
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use weir_supervisor::Memory;
 
@@ -35,7 +37,27 @@ pub async fn leave(context: &Context, job: &Job, look: &Look) -> Result<Next, Pa
     for pod in look.pods.values() {
         context.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
     }
+    remove_generations(context, job).await?;
     remove_finalizer(context, job).await
+}
+
+async fn remove_generations(context: &Context, job: &Job) -> Result<(), PassError> {
+    let maps = match context.cluster.config_maps(&job.id).await {
+        Err(error) if error.is_forbidden() => {
+            tracing::warn!(%error, "the generations are left to garbage collection");
+            Vec::new()
+        }
+        other => other?,
+    };
+    for map in maps.iter().filter(|map| generation_of(job, map).is_some()) {
+        tolerate(context.cluster.delete_config_map(map).await)?;
+    }
+    Ok(())
+}
+
+/// The generation of a ConfigMap of this very job.
+fn generation_of(job: &Job, map: &ConfigMap) -> Option<i64> {
+    job.id.owns(&map.metadata).then(|| label(&map.metadata, LABEL_GENERATION)?.parse().ok()).flatten()
 }
 
 async fn remove_finalizer(context: &Context, job: &Job) -> Result<Next, PassError> {
@@ -60,9 +82,7 @@ pub async fn prune(context: &Context, job: &Job, footing: &Footing, memory: &Mem
     let accepted = footing.accepted.as_ref().map(|accepted| accepted.generation);
     let needed: BTreeSet<i64> = run.chain(others).chain(accepted).chain([job.generation]).collect();
     for map in context.cluster.config_maps(&job.id).await? {
-        let generation = label(&map.metadata, LABEL_GENERATION).and_then(|text| text.parse().ok());
-        let is_ours = job.id.owns(&map.metadata);
-        if is_ours && generation.is_some_and(|generation: i64| !needed.contains(&generation)) {
+        if generation_of(job, &map).is_some_and(|generation| !needed.contains(&generation)) {
             tolerate(context.cluster.delete_config_map(&map).await)?;
         }
     }
@@ -73,7 +93,7 @@ pub async fn prune(context: &Context, job: &Job, footing: &Footing, memory: &Mem
 fn tolerate(result: Result<(), CallError>) -> Result<(), PassError> {
     match result {
         Err(error) if error.is_forbidden() => {
-            tracing::warn!(%error, "an old generation could not be removed");
+            tracing::warn!(%error, "a generation could not be removed");
             Ok(())
         }
         other => Ok(other?),

@@ -9,6 +9,7 @@ pub mod faults;
 pub mod invariants;
 pub mod kubelet;
 pub mod operator_process;
+pub mod proxy;
 pub mod standin;
 pub mod wait;
 

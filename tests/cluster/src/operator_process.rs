@@ -82,6 +82,31 @@ impl OperatorProcess {
         self.process.id()
     }
 
+    /// SIGSTOP: it stands still, and what it has sent is on its way.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.freeze()
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) -> Result<()> {
+        self.process.thaw()
+    }
+
+    /// Whether it leads, as its metrics say.
+    pub async fn leads(&self) -> Result<bool> {
+        let text = self.own_metrics().await?;
+        Ok(sample(&text, "weir_leader").context("the metrics do not say who leads")? == 1.0)
+    }
+
+    /// Waits until it leads.
+    pub async fn until_leading(&self) -> Result<()> {
+        eventually("the operator to lead", GENEROUS, || async {
+            ensure!(self.leads().await?, "it does not lead");
+            Ok(())
+        })
+        .await
+    }
+
     /// SIGTERM, and how it ended.
     pub async fn stop(self) -> Result<ExitStatus> {
         self.process.terminate()?;

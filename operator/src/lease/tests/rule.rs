@@ -120,4 +120,6 @@ fn durations_that_would_let_two_lead_are_refused() {
     assert!(Durations::new(15 * SECOND, 2 * SECOND, 2 * SECOND).is_err());
     assert!(Durations::new(15 * SECOND, 10 * SECOND, Duration::ZERO).is_err());
     assert!(Durations::new(15 * SECOND, 10 * SECOND, 2 * SECOND).is_ok());
+    assert_eq!(Durations::of_lease(15 * SECOND), Ok(Durations::default()));
+    assert!(Durations::of_lease(Duration::ZERO).is_err());
 }

@@ -211,7 +211,8 @@ async fn work_runs_while_leading_and_is_dropped_at_the_end() {
     let api = FakeApi::default();
     let running = run(&api, 1);
     let (running_count, mut count) = watch::channel(0_u32);
-    let leading = while_leading(running.leadership.clone(), move || {
+    let (_stop, stopped) = watch::channel(false);
+    let leading = while_leading(running.leadership.clone(), stopped, move || {
         running_count.send_modify(|running| *running += 1);
         let alive = Alive(running_count.clone());
         async move {
@@ -230,4 +231,29 @@ async fn work_runs_while_leading_and_is_dropped_at_the_end() {
     running.stop.send(()).unwrap();
     assert_eq!(work.await.unwrap(), None);
     assert_eq!(*count.borrow(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_to_stop_ends_a_follower_at_once_and_leaves_a_leader_to_its_work() {
+    let api = FakeApi::default();
+    let mut first = run(&api, 1);
+    first.leads().await;
+    let second = run(&api.other(), 2);
+    sleep(Duration::from_secs(5)).await;
+    let ordered = Instant::now();
+    for (candidate, ending) in [(&first, Some("done")), (&second, None)] {
+        let (stop, stopped) = watch::channel(false);
+        let leading = tokio::spawn(while_leading(candidate.leadership.clone(), stopped.clone(), move || {
+            let mut stopped = stopped.clone();
+            async move {
+                let _ = stopped.wait_for(|stop| *stop).await;
+                sleep(Duration::from_secs(3)).await;
+                "done"
+            }
+        }));
+        tokio::task::yield_now().await;
+        stop.send_replace(true);
+        assert_eq!(leading.await.unwrap(), ending);
+    }
+    assert_eq!(ordered.elapsed(), Duration::from_secs(3), "the leader alone took its time");
 }

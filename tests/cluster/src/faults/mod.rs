@@ -14,12 +14,15 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::client::ClientBuilder;
 use parking_lot::Mutex;
 use tokio::sync::watch as channel;
+
+use crate::wait::{GENEROUS, eventually};
 
 pub use call::{Call, Target, Verb, classify};
 pub use rule::{Caller, Effect, Matcher, Refusal, Times, WatchEffect};
@@ -48,13 +51,13 @@ struct Shared {
     state: Mutex<State>,
     /// Whether anything still goes out.
     connected: channel::Sender<bool>,
-    /// Counts changes of the rules for watches, so that open streams look again.
-    watch_rules_changed: channel::Sender<u64>,
+    /// Counts changes of the rules, so that open streams and held calls look again.
+    rules_changed: channel::Sender<u64>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { state: Mutex::default(), connected: channel::Sender::new(true), watch_rules_changed: channel::Sender::new(0) }
+        Self { state: Mutex::default(), connected: channel::Sender::new(true), rules_changed: channel::Sender::new(0) }
     }
 }
 
@@ -66,6 +69,7 @@ struct State {
     watch_rules: Vec<(RuleId, Matcher, WatchEffect)>,
     hits: Vec<(RuleId, Call)>,
     stop_at: Option<(usize, Side)>,
+    held: HashMap<RuleId, usize>,
 }
 
 struct Rule {
@@ -78,7 +82,7 @@ struct Rule {
 /// What the service does with a call.
 enum Decision {
     Pass,
-    Do(Effect),
+    Do(RuleId, Effect),
     /// The process ends here.
     Stop(Side),
 }
@@ -125,8 +129,18 @@ impl Faults {
         let id = state.next_id();
         state.watch_rules.push((id, matcher, effect));
         drop(state);
-        self.shared.watch_rules_changed.send_modify(|count| *count += 1);
+        self.shared.rules_changed.send_modify(|count| *count += 1);
         id
+    }
+
+    /// Waits until so many calls were disturbed by a rule.
+    pub async fn until_hit(&self, id: RuleId, times: usize) -> Result<()> {
+        eventually(&format!("{times} calls for {id:?}"), GENEROUS, || async {
+            let hits = self.hits(id);
+            ensure!(hits.len() >= times, "only {hits:?} of {:?}", self.calls());
+            Ok(())
+        })
+        .await
     }
 
     /// Takes a rule of either kind away.
@@ -135,7 +149,7 @@ impl Faults {
         state.rules.retain(|rule| rule.id != id);
         state.watch_rules.retain(|(other, ..)| *other != id);
         drop(state);
-        self.shared.watch_rules_changed.send_modify(|count| *count += 1);
+        self.shared.rules_changed.send_modify(|count| *count += 1);
     }
 
     /// Takes all rules away.
@@ -144,7 +158,7 @@ impl Faults {
         state.rules.clear();
         state.watch_rules.clear();
         drop(state);
-        self.shared.watch_rules_changed.send_modify(|count| *count += 1);
+        self.shared.rules_changed.send_modify(|count| *count += 1);
     }
 
     /// The calls that a rule has disturbed.
@@ -194,7 +208,38 @@ impl Faults {
         found.left = found.left.map(|left| left - 1);
         let (id, effect) = (found.id, found.effect.clone());
         state.hits.push((id, call));
-        Decision::Do(effect)
+        Decision::Do(id, effect)
+    }
+
+    /// Takes a rule away that holds calls, and waits until they are through.
+    pub async fn release(&self, id: RuleId) {
+        self.remove(id);
+        let mut changed = self.shared.rules_changed.subscribe();
+        // The sender lives in `self`.
+        while self.shared.state.lock().held.contains_key(&id) && changed.changed().await.is_ok() {}
+    }
+
+    fn hold(&self, id: RuleId) {
+        *self.shared.state.lock().held.entry(id).or_default() += 1;
+    }
+
+    fn is_through(&self, id: RuleId) {
+        let mut state = self.shared.state.lock();
+        let left = state.held.get(&id).map_or(0, |count| count - 1);
+        if left == 0 {
+            state.held.remove(&id);
+        } else {
+            state.held.insert(id, left);
+        }
+        drop(state);
+        self.shared.rules_changed.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until a rule is removed.
+    async fn released(&self, id: RuleId) {
+        let mut changed = self.shared.rules_changed.subscribe();
+        // The sender lives in `self`.
+        while self.shared.state.lock().rules.iter().any(|rule| rule.id == id) && changed.changed().await.is_ok() {}
     }
 
     fn watch_effects(&self, target: &Target, path: &str) -> Vec<WatchEffect> {

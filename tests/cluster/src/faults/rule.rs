@@ -11,6 +11,7 @@ use http::{Response, StatusCode, header};
 use regex::Regex;
 use serde_json::json;
 
+use super::Side;
 use super::call::{Call, Target, Verb};
 
 /// Which calls.
@@ -120,6 +121,8 @@ pub enum Effect {
     Hang,
     /// It is sent later.
     Delay(Duration),
+    /// It is held back before it is sent, or its response after it took effect, until the rule is removed; whoever made it may be gone by then.
+    Hold(Side),
 }
 
 /// An answer of the API server's kind: a `Status` object.

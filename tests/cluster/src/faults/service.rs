@@ -16,7 +16,7 @@ use tower::{BoxError, Layer, Service};
 
 use super::call::{Verb, classify};
 use super::rule::{Caller, Effect};
-use super::{Decision, Faults, Side, watch};
+use super::{Decision, Faults, RuleId, Side, watch};
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
@@ -64,7 +64,7 @@ where
         let body_bytes = axum::body::HttpBody::size_hint(request.body()).lower();
         match self.faults.decide(verb, target, &path, body_bytes) {
             Decision::Pass => until_severed(&self.faults, collected(self.inner.call(request))),
-            Decision::Stop(Side::Before) | Decision::Do(Effect::Hang) => Box::pin(pending()),
+            Decision::Stop(Side::Before) | Decision::Do(_, Effect::Hang) => Box::pin(pending()),
             Decision::Stop(Side::After) => {
                 let (sent, faults) = (collected(self.inner.call(request)), self.faults.clone());
                 let done = tokio::spawn(async move {
@@ -76,12 +76,12 @@ where
                     pending().await
                 })
             }
-            Decision::Do(Effect::Answer(refusal)) => {
+            Decision::Do(_, Effect::Answer(refusal)) => {
                 let response = refusal.response();
                 until_severed(&self.faults, async move { Ok(response) })
             }
-            Decision::Do(Effect::ResetBefore) => Box::pin(async { Err(reset()) }),
-            Decision::Do(Effect::LoseResponse(caller)) => {
+            Decision::Do(_, Effect::ResetBefore) => Box::pin(async { Err(reset()) }),
+            Decision::Do(_, Effect::LoseResponse(caller)) => {
                 let done = tokio::spawn(collected(self.inner.call(request)));
                 until_severed(&self.faults, async move {
                     let _ = done.await;
@@ -91,13 +91,47 @@ where
                     }
                 })
             }
-            Decision::Do(Effect::Delay(time)) => {
+            Decision::Do(rule, Effect::Hold(side)) => {
+                let (sent, faults) = (collected(self.inner.call(request)), self.faults.clone());
+                faults.hold(rule);
+                let done = tokio::spawn(async move {
+                    let answer = held(&faults, rule, side, sent).await;
+                    faults.is_through(rule);
+                    answer
+                });
+                until_severed(&self.faults, async move { done.await? })
+            }
+            Decision::Do(_, Effect::Delay(time)) => {
                 let sent = collected(self.inner.call(request));
                 until_severed(&self.faults, async move {
                     tokio::time::sleep(time).await;
                     sent.await
                 })
             }
+        }
+    }
+}
+
+/// Sends a call, held back before or after until its rule is removed; not at all once the layer is severed.
+async fn held<A>(faults: &Faults, rule: RuleId, side: Side, sent: A) -> Result<Response<Body>, BoxError>
+where
+    A: Future<Output = Result<Response<Body>, BoxError>>,
+{
+    let released = async {
+        tokio::select! {
+            biased;
+            () = faults.reached() => Err(reset()),
+            () = faults.released(rule) => Ok(()),
+        }
+    };
+    match side {
+        Side::Before => {
+            released.await?;
+            sent.await
+        }
+        Side::After => {
+            let answer = sent.await?;
+            released.await.map(|()| answer)
         }
     }
 }

@@ -125,6 +125,34 @@ async fn a_lost_response_is_lost_after_the_commit() {
 }
 
 #[tokio::test]
+async fn a_call_is_held_until_its_rule_goes_whoever_made_it() {
+    for (side, served) in [(Side::Before, 0), (Side::After, 1)] {
+        let (server, faults, maps) = start().await;
+        let rule = faults.add(Matcher::any().verb(Verb::Get), Times::Once, Effect::Hold(side));
+        let patient = tokio::spawn({
+            let maps = maps.clone();
+            async move { maps.get("a").await }
+        });
+        faults.until_hit(rule, 1).await.unwrap();
+        assert!(
+            hangs(async {
+                while !patient.is_finished() {
+                    tokio::task::yield_now().await
+                }
+            })
+            .await
+        );
+        assert_eq!(server.served(), served, "{side:?}");
+        let other = faults.add(Matcher::any().verb(Verb::Delete), Times::Once, Effect::Hold(side));
+        assert!(hangs(maps.delete("a", &DeleteParams::default())).await, "its caller gives up");
+        faults.remove(rule);
+        patient.await.unwrap().unwrap();
+        faults.release(other).await;
+        assert_eq!(server.served(), 2);
+    }
+}
+
+#[tokio::test]
 async fn a_process_can_be_killed_before_and_after_a_call() {
     for (side, expected) in [(Side::Before, 1), (Side::After, 2)] {
         let (server, faults, maps) = start().await;

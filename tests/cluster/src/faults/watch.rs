@@ -24,7 +24,7 @@ pub fn disturb(response: Response<Body>, faults: Faults, target: Target, path: S
     response.map(|body| {
         let (sender, receiver) = unbounded_channel();
         tokio::spawn(pump(body, sender));
-        let rules = faults.shared.watch_rules_changed.subscribe();
+        let rules = faults.shared.rules_changed.subscribe();
         Body::from_stream(disturbed(Gate { faults, target, path, receiver, rules, again: None }))
     })
 }

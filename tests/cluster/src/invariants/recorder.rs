@@ -80,6 +80,11 @@ impl Recorder {
         self.seen.pods.lock().clone()
     }
 
+    /// Marked as changed by whatever happens to a job or pod of the namespace.
+    pub fn changes(&self) -> watch::Receiver<usize> {
+        self.seen.count.subscribe()
+    }
+
     /// Waits until what is recorded answers; an error that names `what` after a generous deadline.
     pub async fn wait_for<T>(&self, what: &str, ask: impl FnMut(&[Value]) -> Option<T>) -> Result<T> {
         self.wait_within(GENEROUS, what, ask).await
