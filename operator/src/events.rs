@@ -39,11 +39,12 @@ pub const NORMAL_REASONS: [&str; 10] = [
 ];
 
 /// Reasons of warnings.
-pub const WARNING_REASONS: [&str; 23] = [
+pub const WARNING_REASONS: [&str; 24] = [
     "BacklogExceeded",
     "CheckpointIncompatible",
     "ConfirmationIgnored",
     "CrashLooping",
+    "CreateContainerConfigError",
     "FallingBehind",
     "FencedOut",
     "FinalizerBlocked",

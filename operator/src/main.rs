@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use weir_crds::duration::WeirDuration;
 use weir_operator::authority::Authority;
 use weir_operator::clock::{Clock, SystemClock};
 use weir_operator::events::EventSink;
@@ -21,14 +22,17 @@ use weir_operator::lease::{Durations, Identity, KubeLease, LeaseHolder};
 use weir_operator::metrics::Metrics;
 use weir_operator::operator::{self, Services};
 use weir_operator::rbac::{Installation, LEASE, Scope, SecretAccess};
-use weir_operator::settings::Settings;
+use weir_operator::settings::{self, Settings};
 use weir_operator::telemetry::{self, LogFormat};
 use weir_operator::{key, schema};
-use weir_crds::duration::WeirDuration;
 
 /// Keeps StreamingJobs running: the controller, and what is needed to install it.
 #[derive(Debug, Parser)]
-#[command(name = "weir-operator", version, after_help = "Example:\n  weir-operator manifests --image weir:0.1.0 | kubectl apply --server-side -f -")]
+#[command(
+    name = "weir-operator",
+    version,
+    after_help = "Example:\n  weir-operator manifests --image weir:0.1.0 | kubectl apply --server-side -f -"
+)]
 struct Arguments {
     /// The command.
     #[command(subcommand)]
@@ -97,6 +101,9 @@ struct RunArguments {
     /// The program that checks manifests.
     #[arg(long, env = "WEIR_CHECKER", default_value = "weir", value_name = "FILE")]
     checker: PathBuf,
+    /// Checks of manifests that run at once [default: one per core, 2 to 8].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    checks_at_once: Option<u16>,
     /// Act without an election: for a single process.
     #[arg(long)]
     no_leader_election: bool,
@@ -158,6 +165,7 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
     let settings = Settings {
         secrets: secrets(arguments.watch_secrets),
         checker: arguments.checker,
+        checks_at_once: arguments.checks_at_once.map_or_else(settings::checks_at_once, usize::from),
         poll_interval: arguments.poll_interval.as_duration().max(Duration::from_millis(100)),
         progress_interval: arguments.progress_interval.as_duration(),
         concurrency: arguments.concurrency,
@@ -192,8 +200,7 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
         tokio::spawn(operator::tell_leadership(leadership.clone(), metrics.clone(), Arc::clone(&health)));
         (Authority::Elected(leadership), Some(holder))
     };
-    let services =
-        Services { client, settings, clock, jumps, key, authority, instance: arguments.instance, metrics, health };
+    let services = Services { client, settings, clock, jumps, key, authority, instance: arguments.instance, metrics, health };
     operator::run_telling(services, events, stopped).await?;
     done.send_replace(true);
     if let Some(holder) = election {

@@ -26,6 +26,7 @@ use crate::poll::Poller;
 use crate::rbac::Scope;
 use crate::settings::Settings;
 use crate::token::OperatorKey;
+use crate::turns::Turns;
 
 /// Verdicts that may wait for the controller.
 const CHECKED_AHEAD: usize = 1024;
@@ -75,7 +76,7 @@ pub async fn run_telling(services: Services, events: EventSink, stop: watch::Rec
 /// One time of leading. Nothing is carried over from an earlier one.
 async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: watch::Receiver<bool>) {
     let (checked, _) = broadcast::channel(CHECKED_AHEAD);
-    let checker = Checker::new(services.settings.checker.clone(), Limits::default());
+    let checker = Checker::new(services.settings.checker.clone(), Limits::default(), services.settings.checks_at_once);
     let scopes: Vec<&str> = match &services.settings.scope {
         Scope::Cluster => vec![""],
         Scope::Namespaces(names) => names.iter().map(String::as_str).collect(),
@@ -95,6 +96,7 @@ async fn lead(services: &Services, poller: Poller, events: EventSink, mut stop: 
         metrics: services.metrics.clone(),
         health: Arc::clone(&services.health),
         gate: Gate::default(),
+        turns: Turns::new(services.settings.concurrency.into()),
         left: Left::default(),
     });
     let wakers = Wakers { checked, jumps: services.jumps.clone() };
