@@ -2,8 +2,8 @@
 //!
 //! SQL and option values are compiled by the engine's own code, which the
 //! operator does not link, and whose memory and time a manifest can drive up.
-//! So it runs one at a time, within limits, and is killed with its group on
-//! timeout and with this process by the kernel. Only the program's own verdict
+//! So a bounded number runs at once, cheap ones first, each within limits and
+//! killed with its group on timeout and with this process by the kernel. Only the program's own verdict
 //! (exit 20 with its findings) rejects a manifest; whatever else happens says
 //! nothing about it and is [`Verdict::Unavailable`].
 //!
@@ -21,10 +21,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
 use child::Ended;
+
+use crate::turns::Turns;
 
 /// Limits of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,23 +66,24 @@ pub enum Verdict {
     },
 }
 
-/// Runs checks, one at a time.
+/// Runs checks, a bounded number at once.
 pub struct Checker {
     program: PathBuf,
     limits: Limits,
-    turn: Semaphore,
+    turns: Turns<()>,
 }
 
 impl Checker {
-    /// With the program `weir`.
-    pub fn new(program: PathBuf, limits: Limits) -> Self {
-        Self { program, limits, turn: Semaphore::new(1) }
+    /// With the program `weir`; that many checks at once, at least one.
+    pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
+        Self { program, limits, turns: Turns::new(at_once) }
     }
 
     /// Checks a StreamingJob document. Dropping the future kills the check.
     pub async fn check(&self, document: &Value) -> Verdict {
-        let _turn = self.turn.acquire().await.expect("the semaphore is never closed");
-        let file = match stored(document) {
+        let text = document.to_string();
+        let _turn = self.turns.take((), cost(&text)).await;
+        let file = match stored(&text) {
             Ok(file) => file,
             Err(error) => return unavailable(format!("the manifest could not be written to a temporary file: {error}")),
         };
@@ -109,9 +111,14 @@ impl Checker {
     }
 }
 
-fn stored(document: &Value) -> std::io::Result<tempfile::NamedTempFile> {
+/// What a check costs, in later checks that may go before it: half a kibibyte is about one query.
+fn cost(document: &str) -> u64 {
+    u64::try_from(document.len() / 512).unwrap_or(u64::MAX)
+}
+
+fn stored(document: &str) -> std::io::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("weir-check-").suffix(".json").tempfile()?;
-    serde_json::to_writer(&mut file, document)?;
+    file.write_all(document.as_bytes())?;
     file.flush()?;
     Ok(file)
 }

@@ -1,9 +1,10 @@
 //! Checks of new generations, beside the passes.
 //!
-//! One check runs at a time and may take long; passes go on meanwhile with the
-//! last good generation. A verdict is kept until its generation is accepted or
-//! replaced, and its arrival asks for a pass. A check that could not be run is
-//! tried again, and is never a verdict.
+//! A bounded number runs at once, and each may take long; passes go on meanwhile
+//! with the last good generation. A verdict is kept until its generation is
+//! accepted or replaced, and its arrival asks for a pass. A check that could not
+//! be run is tried again, and is never a verdict; what stood in its way is told
+//! until it has been run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,7 +31,10 @@ const RETRY: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckState {
     /// It runs, or waits for its turn.
-    Running,
+    Running {
+        /// Why it could not be run before.
+        obstacle: Option<String>,
+    },
     /// It passed.
     Passed,
     /// The manifest is refused.
@@ -61,15 +65,16 @@ impl Checks {
     /// How far the check of a job's newest generation is; begins it where it is not.
     pub fn state(&self, job: &Job, spec: &StreamingJobSpec, now: Timestamp) -> CheckState {
         let mut known = self.known.lock();
-        match known.get(&job.id) {
-            Some((generation, CheckState::Unavailable { retry_at, .. })) if *generation == job.generation && *retry_at <= now => {}
-            Some((generation, state)) if *generation == job.generation => return state.clone(),
-            Some(_) | None => {}
-        }
-        known.insert(job.id.clone(), (job.generation, CheckState::Running));
+        let obstacle = match known.get(&job.id).filter(|(generation, _)| *generation == job.generation) {
+            Some((_, CheckState::Unavailable { message, retry_at })) if *retry_at <= now => Some(message.clone()),
+            Some((_, state)) => return state.clone(),
+            None => None,
+        };
+        let running = CheckState::Running { obstacle };
+        known.insert(job.id.clone(), (job.generation, running.clone()));
         drop(known);
         self.begin(job, spec);
-        CheckState::Running
+        running
     }
 
     /// The verdict is not needed any more.
@@ -81,7 +86,8 @@ impl Checks {
         let document = build::job_document(&job.id.name, &job.id.namespace, spec, &BTreeMap::new());
         let (id, generation) = (job.id.clone(), job.generation);
         let span = telemetry::job_span(&id.namespace, &id.name);
-        let (checker, clock, known, done) = (Arc::clone(&self.checker), Arc::clone(&self.clock), Arc::clone(&self.known), self.done.clone());
+        let (checker, clock, known, done) =
+            (Arc::clone(&self.checker), Arc::clone(&self.clock), Arc::clone(&self.known), self.done.clone());
         let checked = async move {
             let state = match checker.check(&document).await {
                 Verdict::Accepted { warnings } => {

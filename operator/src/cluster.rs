@@ -177,12 +177,12 @@ impl Cluster {
     }
 
     /// Changes finalizers and annotations of a job; the patch carries the `resourceVersion` that was read.
-    pub async fn patch_metadata(&self, namespace: &str, name: &str, metadata: &Value) -> Result<(), CallError> {
+    pub async fn patch_metadata(&self, namespace: &str, name: &str, metadata: &Value) -> Result<DynamicObject, CallError> {
         let patch = serde_json::json!({"metadata": metadata});
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.job_api(namespace);
         let call = format!("patch metadata of streamingjob {namespace}/{name}");
-        self.change(&call, api.patch(name, &parameters, &Patch::Merge(&patch))).await.map(drop)
+        self.change(&call, api.patch(name, &parameters, &Patch::Merge(&patch))).await
     }
 
     /// The pods that carry the job's label; whose they are the caller judges by owner.

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -29,6 +30,7 @@ use crate::poll::Poller;
 use crate::restores::{Restores, went_back};
 use crate::settings::Settings;
 use crate::token;
+use crate::turns::Turns;
 
 /// What passes share.
 pub struct Context {
@@ -54,6 +56,8 @@ pub struct Context {
     pub restores: Restores,
     /// Lets passes in until the controller ends.
     pub gate: Gate,
+    /// Who of the passes that are due goes next, by namespace and name.
+    pub turns: Turns<(String, String)>,
     /// What passes and watches left.
     pub left: Left,
 }
@@ -65,6 +69,8 @@ pub struct Left {
     jobs: Mutex<HashMap<(String, String), Known>>,
     conflicts: Mutex<HashSet<JobId>>,
     ended: Mutex<HashMap<(String, String), Vec<Pod>>>,
+    /// By job: the `resourceVersion` of the newest write of ours that the watch has not shown yet.
+    written: Mutex<HashMap<(String, String), String>>,
 }
 
 impl Context {
@@ -113,6 +119,38 @@ impl Context {
         self.health.heard(kind, scope, Instant::now());
     }
 
+    /// A pass wrote a job, so the watch will show it once more.
+    pub fn wrote(&self, stored: &ObjectMeta) {
+        if let Some(version) = &stored.resource_version {
+            self.left.written.lock().insert(name_of(stored), version.clone());
+        }
+    }
+
+    /// Whether what the watch shows of a job is our own newest write: it carries the precondition of what was read before,
+    /// so it hides nobody else's change, and the pass that wrote it has looked at it already.
+    pub fn is_own_write(&self, shown: &ObjectMeta) -> bool {
+        shown.resource_version.is_some() && self.left.written.lock().get(&name_of(shown)) == shown.resource_version.as_ref()
+    }
+
+    /// The watch has shown our newest write.
+    pub fn forget_write(&self, shown: &ObjectMeta) {
+        self.left.written.lock().remove(&name_of(shown));
+    }
+
+    /// Somebody else has changed a job: it goes before jobs to which nothing has happened.
+    pub fn hurry_job(&self, shown: &ObjectMeta) {
+        if !self.is_own_write(shown) {
+            self.turns.hurry(&name_of(shown));
+        }
+    }
+
+    /// A pod has changed: its job goes first as well.
+    pub fn hurry_owner(&self, pod: &Pod) {
+        if let (Some(owner), Some(namespace)) = (controller(&pod.metadata), &pod.metadata.namespace) {
+            self.turns.hurry(&(namespace.clone(), owner.name.clone()));
+        }
+    }
+
     /// A pod was removed. Where its last state says that it had ended, that is the proof, and nobody else has it any more.
     pub fn removed(&self, pod: &Pod) {
         let (Some(owner), true) = (controller(&pod.metadata), observe::has_ended(pod, self.clock.now())) else { return };
@@ -151,6 +189,7 @@ impl Context {
     /// The job is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
         self.left.ended.lock().remove(&(namespace.to_owned(), name.to_owned()));
+        self.left.written.lock().remove(&(namespace.to_owned(), name.to_owned()));
         let known = self.left.jobs.lock().remove(&(namespace.to_owned(), name.to_owned()));
         if let Some(id) = known.and_then(|known| known.id) {
             self.left.locals.lock().remove(&id);
@@ -178,6 +217,10 @@ impl Context {
     fn known<T>(&self, namespace: &str, name: &str, change: impl FnOnce(&mut Known) -> T) -> T {
         change(self.left.jobs.lock().entry((namespace.to_owned(), name.to_owned())).or_default())
     }
+}
+
+fn name_of(metadata: &ObjectMeta) -> (String, String) {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 /// What is known of a name.

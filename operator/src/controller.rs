@@ -2,6 +2,8 @@
 //!
 //! Watches may be late, doubled or silent: a pass reads everything anew. The one
 //! thing that a watch alone can tell is the last state of a pod that was removed.
+//! A write of ours, shown by the watch, wakes nobody: its pass knows it. Changes
+//! that a watch shows go before looks at jobs to which nothing has happened.
 //! Each job has one pass at a time and one pending wake-up. A pass that fails or
 //! panics is tried again with a growing pause and delays no other job.
 
@@ -33,6 +35,8 @@ use crate::telemetry;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after failed passes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Passes that a watch did not ask for let that many others go first. More than there are jobs.
+const PATIENCE: u64 = 1 << 32;
 
 mod heard;
 
@@ -83,12 +87,28 @@ async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<Strin
     let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
     let (reader, writer) = reflector::store::<JobMeta>();
     let scope = namespace.as_deref().unwrap_or_default();
-    let jobs = watched(&context, WatchKind::StreamingJob, scope, watcher(jobs, everything)).reflect(writer).touched_objects();
-    let mourner = Arc::clone(&context);
-    let pods = watcher(pods, ours).inspect_ok(move |event| {
-        if let watcher::Event::Delete(pod) = event {
-            mourner.removed(pod);
+    let (hurrying, writing) = (Arc::clone(&context), Arc::clone(&context));
+    let jobs = watcher(jobs, everything).inspect_ok(move |event| {
+        if let watcher::Event::Apply(job) = event {
+            hurrying.hurry_job(&job.metadata);
         }
+    });
+    let jobs = watched(&context, WatchKind::StreamingJob, scope, jobs).reflect(writer).touched_objects();
+    let jobs = jobs.try_filter(move |job| {
+        let is_own = writing.is_own_write(&job.metadata);
+        if is_own {
+            writing.forget_write(&job.metadata);
+        }
+        std::future::ready(!is_own)
+    });
+    let mourner = Arc::clone(&context);
+    let pods = watcher(pods, ours).inspect_ok(move |event| match event {
+        watcher::Event::Delete(pod) => {
+            mourner.removed(pod);
+            mourner.hurry_owner(pod);
+        }
+        watcher::Event::Apply(pod) => mourner.hurry_owner(pod),
+        watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::InitDone => {}
     });
     let pods = watched(&context, WatchKind::Pod, scope, pods).touched_objects();
     let (missed, all_missed) = watch::channel(0_u64);
@@ -104,7 +124,8 @@ async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<Strin
     let jumps = WatchStream::from_changes(wakers.jumps.clone()).map(drop);
     let all_missed = WatchStream::from_changes(all_missed).map(drop);
     Controller::for_stream(jobs, reader)
-        .with_config(Config::default().concurrency(context.settings.concurrency))
+        // Whose turn it is is decided here: what the controller itself holds back, it lets go in no order at all.
+        .with_config(Config::default().concurrency(0))
         .owns_stream(pods)
         .reconcile_on(checked)
         .reconcile_all_on(jumps)
@@ -159,10 +180,13 @@ where
 }
 
 async fn one(job: Arc<JobMeta>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let Some(_inside) = context.gate.enter() else { return Ok(Action::await_change()) };
     let (namespace, name) = place(&job);
+    drop(job);
+    let _turn = context.turns.take((namespace.clone(), name.clone()), PATIENCE).await;
+    let Some(_inside) = context.gate.enter() else { return Ok(Action::await_change()) };
     let began = Instant::now();
-    let outcome = AssertUnwindSafe(reconcile(&context, &namespace, &name)).catch_unwind().await;
+    // Boxed once its turn has come: thousands may wait, and a pass is large.
+    let outcome = AssertUnwindSafe(Box::pin(reconcile(&context, &namespace, &name))).catch_unwind().await;
     let result = match outcome {
         Ok(Ok(next)) => {
             context.clear_failures(&namespace, &name);

@@ -53,6 +53,7 @@ pub const WARNING_REASONS: [&str; 24] = [
     "CheckpointIncompatible",
     "ConfirmationIgnored",
     "CrashLooping",
+    "CreateContainerConfigError",
     "FallingBehind",
     "FencedOut",
     "FinalizerBlocked",

@@ -196,7 +196,7 @@ fn probe(path: &str) -> Probe {
     Probe { http_get: Some(http), timeout_seconds: Some(5), ..Probe::default() }
 }
 
-/// The limit holds the operator's caches and one check of a manifest beside it.
+/// The limit holds the operator's caches and a few checks of manifests beside them.
 fn resources() -> ResourceRequirements {
     let quantity = |resource: &str, value: &str| (resource.to_owned(), Quantity(value.to_owned()));
     ResourceRequirements {

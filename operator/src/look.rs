@@ -1,13 +1,13 @@
 //! The observe step: uncached reads of one job's world into the supervisor's facts.
 //!
-//! Pods are found by the job's label and again by their fixed names where the
-//! memory expects one; whose they are is told by the owner's UID alone. A pod
+//! Pods are found by the job's label or by their fixed names (`search`), and by
+//! name in any case where the memory expects one; whose they are is told by the owner's UID alone. A pod
 //! object that is gone is proof of its end only when its last state said so or
 //! its node could have reported. Composes the pure judgements of `observe`; decides nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Memory;
 use weir_supervisor::memory::{RunMemory, TaskMemory, TaskState};
@@ -20,6 +20,7 @@ use crate::local::{Asked, Local};
 use crate::names::{controller_uid, epoch_of_pod, pod_name};
 use crate::observe::{self, Answers, NodeState, Vanished};
 use crate::poll::Poller;
+use crate::search::Search;
 use crate::settings::Settings;
 
 /// What a pass sees.
@@ -44,8 +45,8 @@ pub struct Observer<'a> {
 
 impl Observer<'_> {
     /// Looks at everything that belongs to a job.
-    pub async fn look(&self, job: &Job, memory: &Memory, local: &mut Local) -> Result<Look, CallError> {
-        let (pods, strangers) = self.find_pods(job, memory).await?;
+    pub async fn look(&self, job: &Job, memory: &Memory, local: &mut Local, search: &Search) -> Result<Look, CallError> {
+        let (pods, strangers) = self.find_pods(job, memory, search).await?;
         self.ask(&pods, local).await;
         let prefix = pod_name(&job.id.name, "");
         let mut slots = BTreeMap::new();
@@ -82,25 +83,34 @@ impl Observer<'_> {
     }
 
     /// The job's pods by task, and what else sits at names that it needs.
-    async fn find_pods(&self, job: &Job, memory: &Memory) -> Result<(BTreeMap<String, Pod>, BTreeMap<String, String>), CallError> {
+    async fn find_pods(
+        &self,
+        job: &Job,
+        memory: &Memory,
+        search: &Search,
+    ) -> Result<(BTreeMap<String, Pod>, BTreeMap<String, String>), CallError> {
         let prefix = pod_name(&job.id.name, "");
         let task_of = |pod: &Pod| pod.metadata.name.as_deref()?.strip_prefix(&prefix).map(str::to_owned);
-        let listed = self.cluster.pods(&job.id).await?;
+        let (listed, named) = match search {
+            Search::All => (self.cluster.pods(&job.id).await?, BTreeSet::new()),
+            Search::Named(tasks) => (Vec::new(), tasks.clone()),
+        };
         let owned = listed.into_iter().filter(|pod| job.id.owns(&pod.metadata));
         let mut pods: BTreeMap<String, Pod> = owned.filter_map(|pod| Some((task_of(&pod)?, pod))).collect();
+        let tasks = memory.run.iter().flat_map(|run| &run.tasks);
+        let expected: BTreeSet<String> =
+            tasks.filter(|(_, task)| task.state.is_live() || task.state == TaskState::Pending).map(|(name, _)| name.clone()).collect();
+        // A label may have been edited away; the name cannot be.
+        let asked = expected.union(&named).filter(|task| !pods.contains_key(*task)).map(|task| async move {
+            let found = self.cluster.pod(&job.id.namespace, &pod_name(&job.id.name, task)).await?;
+            Ok::<_, CallError>(found.map(|pod| (task.clone(), pod)))
+        });
         let mut strangers = BTreeMap::new();
-        let expected =
-            memory.run.iter().flat_map(|run| &run.tasks).filter(|(_, task)| task.state.is_live() || task.state == TaskState::Pending);
-        for (task, _) in expected {
-            if pods.contains_key(task) {
-                continue;
-            }
-            // A label may have been edited away; the name cannot be.
-            let Some(pod) = self.cluster.pod(&job.id.namespace, &pod_name(&job.id.name, task)).await? else { continue };
+        for (task, pod) in try_join_all(asked).await?.into_iter().flatten() {
             if job.id.owns(&pod.metadata) {
-                pods.insert(task.clone(), pod);
-            } else {
-                strangers.insert(task.clone(), owner_words(&pod));
+                pods.insert(task, pod);
+            } else if expected.contains(&task) {
+                strangers.insert(task, owner_words(&pod));
             }
         }
         Ok((pods, strangers))

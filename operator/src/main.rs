@@ -22,7 +22,7 @@ use weir_operator::lease::{Durations, Identity, KubeLease, LeaseHolder};
 use weir_operator::metrics::Metrics;
 use weir_operator::operator::{self, Services};
 use weir_operator::rbac::{Installation, LEASE, Scope, SecretAccess};
-use weir_operator::settings::Settings;
+use weir_operator::settings::{self, Settings};
 use weir_operator::telemetry::{self, LogFormat};
 use weir_operator::{key, schema};
 
@@ -101,6 +101,9 @@ struct RunArguments {
     /// The program that checks manifests.
     #[arg(long, env = "WEIR_CHECKER", default_value = "weir", value_name = "FILE")]
     checker: PathBuf,
+    /// Checks of manifests that run at once [default: one per core, 2 to 8].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    checks_at_once: Option<u16>,
     /// Act without an election: for a single process.
     #[arg(long)]
     no_leader_election: bool,
@@ -166,6 +169,7 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
     let settings = Settings {
         secrets: secrets(arguments.watch_secrets),
         checker: arguments.checker,
+        checks_at_once: arguments.checks_at_once.map_or_else(settings::checks_at_once, usize::from),
         poll_interval: arguments.poll_interval.as_duration().max(Duration::from_millis(100)),
         progress_interval: arguments.progress_interval.as_duration(),
         concurrency: arguments.concurrency,

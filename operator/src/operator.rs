@@ -28,6 +28,7 @@ use crate::rbac::Scope;
 use crate::restores::Restores;
 use crate::settings::Settings;
 use crate::token::OperatorKey;
+use crate::turns::Turns;
 
 /// Verdicts that may wait for the controller.
 const CHECKED_AHEAD: usize = 1024;
@@ -92,7 +93,7 @@ async fn lead(services: &Services, poller: Poller, events: EventSink, restores: 
 /// Looks after the jobs of the scope until `stop` resolves. Nothing is carried over from an earlier time.
 async fn look_after(services: &Services, poller: Poller, events: EventSink, restores: Restores, mut stop: watch::Receiver<bool>) {
     let (checked, _) = broadcast::channel(CHECKED_AHEAD);
-    let checker = Checker::new(services.settings.checker.clone(), Limits::default());
+    let checker = Checker::new(services.settings.checker.clone(), Limits::default(), services.settings.checks_at_once);
     let scopes: Vec<&str> = match &services.settings.scope {
         Scope::Cluster => vec![""],
         Scope::Namespaces(names) => names.iter().map(String::as_str).collect(),
@@ -113,6 +114,7 @@ async fn look_after(services: &Services, poller: Poller, events: EventSink, rest
         health: Arc::clone(&services.health),
         restores,
         gate: Gate::default(),
+        turns: Turns::new(services.settings.concurrency.into()),
         left: Left::default(),
     });
     let wakers = Wakers { checked, jumps: services.jumps.clone() };

@@ -23,6 +23,7 @@ use crate::job::{Job, Remembered};
 use crate::local::{Asked, Local};
 use crate::look::{Look, Observer};
 use crate::metrics::StatusWrite;
+use crate::search::Search;
 use crate::status::{self, Change};
 use crate::telemetry;
 
@@ -112,12 +113,19 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
     local.ended.extend(context.take_ended(&job.id));
-    let mut look = observer.look(job, &memory, local).await?;
-    let forgotten_at = if is_forgotten(job, local) { Some(now) } else { context.restores.forgotten_at(&job.object.metadata) };
-    look.observed.highest_epoch = look.observed.highest_epoch.max(forgotten_at.map_or(0, seconds));
-    local.is_new = false;
     let desired = desired(context, job, &footing);
-    let mut plan = decide(&desired, &look.observed, &memory, now, &mut rand::random::<f64>);
+    let forgotten_at = if is_forgotten(job, local) { Some(now) } else { context.restores.forgotten_at(&job.object.metadata) };
+    let mut search = Search::of(job, &memory);
+    let (look, mut plan) = loop {
+        let mut look = observer.look(job, &memory, local, &search).await?;
+        look.observed.highest_epoch = look.observed.highest_epoch.max(forgotten_at.map_or(0, seconds));
+        let plan = decide(&desired, &look.observed, &memory, now, &mut rand::random::<f64>);
+        if search.suffices(&memory, &plan) {
+            break (look, plan);
+        }
+        search = Search::All;
+    };
+    local.is_new = false;
     if let Some(damage) = damage {
         let note = format!("the stored memory could not be read and starts afresh above epoch {}: {damage}", plan.memory.epoch);
         plan.events.push(Event { kind: EventKind::Warning, reason: "StatusUnreadable", note });
@@ -146,7 +154,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         // Its owner asked not to wait for its pods.
         return leave::leave(context, job, &look).await;
     }
-    if plan.memory.spec != memory.spec || plan.memory.last_run != memory.last_run {
+    if leave::may_prune(&memory, &plan.memory) {
         leave::prune(context, job, &footing, &plan.memory).await?;
     }
     let given_before = std::mem::replace(&mut local.orders, plan.actions.clone()) == plan.actions;
@@ -177,7 +185,9 @@ async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option
     if job.has_finalizer() && job.installation().is_some() {
         return Ok(None);
     }
-    context.cluster.patch_metadata(&job.id.namespace, &job.id.name, &leave::entering(job, &context.settings.installation)).await?;
+    let entering = leave::entering(job, &context.settings.installation);
+    let stored = context.cluster.patch_metadata(&job.id.namespace, &job.id.name, &entering).await?;
+    context.wrote(&stored.metadata);
     local.is_new = true;
     Ok(Some(Next::Again))
 }
@@ -274,6 +284,7 @@ async fn write(
     object.data["status"] = composed;
     let stored = context.cluster.write_status(&object).await?;
     context.saw(&job.id, &stored);
+    context.wrote(&stored.metadata);
     if stored.data["status"]["memory"]["epoch"] != object.data["status"]["memory"]["epoch"] {
         return Ok(Written::Dropped(Box::new(stored)));
     }

@@ -18,6 +18,8 @@ pub struct Settings {
     pub secrets: SecretAccess,
     /// The program that checks manifests (`weir`).
     pub checker: PathBuf,
+    /// Checks that run at once.
+    pub checks_at_once: usize,
     /// How often a running task is asked for its progress.
     pub poll_interval: Duration,
     /// Least time between two writes of a status whose progress alone has changed.
@@ -34,6 +36,11 @@ pub struct Settings {
     pub call_timeout: Duration,
 }
 
+/// One check per core, at least 2; at most 8, because the memory of an operator does not grow with its machine.
+pub fn checks_at_once() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 8)
+}
+
 impl Settings {
     /// The defaults of an installation.
     pub fn new(installation: impl Into<String>, scope: Scope, image: impl Into<String>) -> Settings {
@@ -43,6 +50,7 @@ impl Settings {
             image: image.into(),
             secrets: SecretAccess::None,
             checker: PathBuf::from("weir"),
+            checks_at_once: checks_at_once(),
             poll_interval: Duration::from_secs(10),
             progress_interval: Duration::from_secs(30),
             reference_interval: Duration::from_secs(30),

@@ -141,6 +141,7 @@ fn announce(kind: &str, verdict: &Verdict) -> Option<Event> {
     let reason = match (kind, verdict.reason.as_str()) {
         ("Stalled", "CrashLooping") => "CrashLooping",
         ("Stalled", "ImagePullFailed") => "ImagePullFailed",
+        ("Stalled", "CreateContainerConfigError") => "CreateContainerConfigError",
         ("Stalled", "Unschedulable") => "PodUnschedulable",
         ("Stalled", "StartDeadlineExceeded") => "StartDeadlineExceeded",
         ("Stalled", "SpecInvalid") => "SpecInvalid",

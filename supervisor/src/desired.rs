@@ -47,6 +47,8 @@ pub enum Acceptance {
     Checking {
         /// The newest generation.
         generation: i64,
+        /// Why the check could not be run, for people; it is tried again.
+        obstacle: Option<String>,
     },
     /// It was refused; the rules are still those of the last good one.
     Rejected {
@@ -125,7 +127,7 @@ impl Desired {
     pub fn newest_generation(&self) -> i64 {
         match self.acceptance {
             Acceptance::Accepted => self.generation,
-            Acceptance::Checking { generation } | Acceptance::Rejected { generation, .. } => generation,
+            Acceptance::Checking { generation, .. } | Acceptance::Rejected { generation, .. } => generation,
         }
     }
 

@@ -112,6 +112,23 @@ pub enum StartObstacle {
         /// The kubelet's words.
         message: String,
     },
+    /// The container refers to something that is missing, such as a key of a Secret.
+    ContainerConfig {
+        /// The kubelet's words.
+        message: String,
+    },
+}
+
+impl StartObstacle {
+    /// The word of the conditions and the words for people; none while only time is lacking.
+    pub fn reason(&self) -> Option<(&'static str, &str)> {
+        match self {
+            StartObstacle::None => None,
+            StartObstacle::Unschedulable { message } => Some(("Unschedulable", message)),
+            StartObstacle::ImagePull { message } => Some(("ImagePullFailed", message)),
+            StartObstacle::ContainerConfig { message } => Some(("CreateContainerConfigError", message)),
+        }
+    }
 }
 
 /// The end of an instance.

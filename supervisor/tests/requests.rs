@@ -4,6 +4,7 @@
 mod common;
 
 use common::{MINUTE, Stage, continuous, manual, seconds, starts, stops};
+use weir_supervisor::conditions::ConditionStatus;
 use weir_supervisor::memory::{RunResult, TaskState};
 use weir_supervisor::observed::{Phase, Shutdown};
 use weir_supervisor::{Acceptance, Action, ExitClass, Lifetime, Slot};
@@ -77,6 +78,30 @@ fn a_rejected_edit_does_not_stop_the_last_good_generation() {
     stage.exit("a", 10);
     let actions = stage.wait(seconds(10));
     assert!(matches!(actions[1], Action::StartTask { generation: 1, .. }), "{actions:?}");
+}
+
+#[test]
+fn an_edit_that_cannot_be_checked_says_why_while_the_last_good_generation_runs() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    let accepted = |stage: &Stage| {
+        let accepted = stage.condition("Accepted");
+        (accepted.status, accepted.reason.clone(), accepted.message.clone())
+    };
+    stage.desired.acceptance = Acceptance::Checking { generation: 2, obstacle: None };
+    assert!(stage.settle().is_empty());
+    let being_checked = "the newest generation is being checked".to_owned();
+    assert_eq!(accepted(&stage), (ConditionStatus::Unknown, "NotYetObserved".to_owned(), being_checked));
+    let why = "the check did not end within 30s and was killed".to_owned();
+    stage.desired.acceptance = Acceptance::Checking { generation: 2, obstacle: Some(why.clone()) };
+    assert!(stage.settle().is_empty());
+    assert_eq!(accepted(&stage), (ConditionStatus::Unknown, "CheckUnavailable".to_owned(), why.clone()));
+    assert_eq!((stage.condition("Ready").reason.as_str(), stage.is_true("Reconciling")), ("Upgrading", true));
+    assert!(stage.condition("Ready").message.contains(&why));
+    assert_eq!((stage.is_true("Stalled"), stage.is_true("Running")), (false, true));
+    stage.desired.acceptance = Acceptance::Accepted;
+    stage.settle();
+    assert!(stage.is_true("Accepted") && stage.is_true("Ready"));
 }
 
 #[test]

@@ -286,15 +286,26 @@ fn refused_starts_wait_from_the_first_on_and_are_not_counted() {
 #[test]
 fn an_attempt_that_is_not_ready_in_time_is_stopped_and_counted() {
     let image = StartObstacle::ImagePull { message: "not found".to_owned() };
-    for (obstacle, reason) in [(StartObstacle::None, "StartDeadlineExceeded"), (image, "ImagePullFailed")] {
+    let config = StartObstacle::ContainerConfig { message: "couldn't find key password in Secret lake/kafka".to_owned() };
+    let rows = [
+        (StartObstacle::None, "RunStarting", "StartDeadlineExceeded"),
+        (image, "ImagePullFailed", "ImagePullFailed"),
+        (config, "CreateContainerConfigError", "CreateContainerConfigError"),
+    ];
+    for (obstacle, early, reason) in rows {
         let mut stage = Stage::new(continuous(&["a"]));
         stage.settle();
+        let words = obstacle.reason().map(|(_, words)| words.to_owned()).unwrap_or_default();
         stage.there("a").phase = Phase::Starting(obstacle);
         stage.settle();
+        assert_eq!((stage.condition("Ready").reason.as_str(), stage.is_true("Stalled")), (early, false));
+        assert!(stage.condition("Ready").message.contains(&words));
         assert!(stage.wait(seconds(299)).is_empty());
         assert_eq!(stage.wake_in(), Some(seconds(1)));
         assert_eq!(stops(&stage.wait(seconds(1))), ["a"]);
-        assert_eq!(stage.condition("Stalled").reason, reason);
+        let stalled = stage.condition("Stalled");
+        assert_eq!(stalled.reason, reason);
+        assert!(stalled.message.contains(&words), "{}", stalled.message);
         stage.stopped("a");
         let exit = stage.task("a").last_exit.clone().unwrap();
         assert_eq!((exit.reason.as_str(), stage.task("a").failures), (reason, 1));

@@ -35,6 +35,9 @@ pub struct Size {
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     pub size: Size,
+    /// Processes that wanted to run in the minute before the start, and cores.
+    pub load_before: f64,
+    pub cores: usize,
     /// From the start of the first operator until every idle job is accepted and waits.
     pub taking_on_seconds: f64,
     /// From the start of a second operator until it has looked at every job, its election included.
@@ -65,6 +68,7 @@ pub struct Figures {
 
 /// Measures a fleet.
 pub async fn measure(binary: &Path, size: &Size) -> Result<Figures> {
+    let load_before = load()?;
     let site = Site::new(binary).await?;
     let (_, creating) = timed(site.create_idle(size.idle)).await?;
     say(&format!("{} idle jobs are created ({:.1} s)", size.idle, creating.as_secs_f64()));
@@ -119,6 +123,8 @@ pub async fn measure(binary: &Path, size: &Size) -> Result<Figures> {
     let milliseconds = |percent: usize| percentile(&samples, percent).as_secs_f64() * 1000.0;
     let figures = Figures {
         size: size.clone(),
+        load_before,
+        cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         taking_on_seconds: taking_on.as_secs_f64(),
         resync_seconds: resync.as_secs_f64(),
         ready_seconds: ready_after.as_secs_f64(),
@@ -237,6 +243,12 @@ fn peak_mib(pid: u32) -> Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("the kernel tells no peak")?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib / 1024.0)
+}
+
+/// The load average of the last minute.
+fn load() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").context("reading the load")?;
+    Ok(text.split(' ').next().context("an empty load average")?.parse()?)
 }
 
 fn say(what: &str) {

@@ -35,7 +35,7 @@ impl Script {
     }
 
     fn checker(&self) -> Checker {
-        Checker::new(self.file("weir"), self.limits)
+        Checker::new(self.file("weir"), self.limits, 2)
     }
 
     async fn verdict(&self) -> Verdict {
@@ -103,7 +103,7 @@ async fn any_other_end_says_nothing_about_the_manifest() {
 
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named() {
-    let checker = Checker::new("/nowhere/weir".into(), Limits::default());
+    let checker = Checker::new("/nowhere/weir".into(), Limits::default(), 1);
     let Verdict::Unavailable { message } = checker.check(&json!({})).await else { panic!("no program") };
     assert!(message.starts_with("/nowhere/weir could not be started"), "{message}");
 }
@@ -144,11 +144,15 @@ async fn complaints_without_end_do_not_block_the_check() {
 }
 
 #[tokio::test]
-async fn one_runs_at_a_time() {
-    let script = Script::new("mkdir busy || exit 3; sleep 0.2; rmdir busy; echo '[]'");
+async fn as_many_run_at_once_as_are_allowed_and_no_more() {
+    // Each of the first two ends only once the other has begun; a third beside them finds no place.
+    let script = Script::new(
+        "if mkdir one; then other=two; mine=one; elif mkdir two; then other=one; mine=two; else exit 3; fi
+touch seen-$mine; while [ ! -e seen-$other ]; do sleep 0.01; done; sleep 0.1; rmdir $mine; echo '[]'",
+    );
     let checker = script.checker();
     let document = json!({});
-    let verdicts = futures::future::join_all((0..4).map(|_| checker.check(&document))).await;
+    let verdicts = futures::future::join_all((0..5).map(|_| checker.check(&document))).await;
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Accepted { warnings: Vec::new() }), "{verdicts:?}");
 }
 

@@ -188,11 +188,13 @@ fn cannot_start(pod: &Pod, container: &ContainerStatus) -> Option<StartObstacle>
     let reason = waiting.reason.as_deref().filter(|reason| CANNOT_START.contains(reason))?;
     let said = waiting.message.as_deref().unwrap_or_default();
     let subject = if container.name == ENGINE_CONTAINER { String::new() } else { format!("container {}: ", container.name) };
-    let message = match reason {
-        "CreateContainerConfigError" => format!("{subject}the container refers to something that is missing: {said}"),
-        _ => format!("{subject}image {}: {reason}: {said}", image(pod, container)),
-    };
-    Some(StartObstacle::ImagePull { message: cut(message.trim_end_matches([':', ' ']), MESSAGE_BYTES) })
+    let fit = |message: String| cut(message.trim_end_matches([':', ' ']), MESSAGE_BYTES);
+    Some(match reason {
+        "CreateContainerConfigError" => {
+            StartObstacle::ContainerConfig { message: fit(format!("{subject}the container refers to something that is missing: {said}")) }
+        }
+        _ => StartObstacle::ImagePull { message: fit(format!("{subject}image {}: {reason}: {said}", image(pod, container))) },
+    })
 }
 
 /// As the template names it: the kubelet may show another spelling, or none.

@@ -89,7 +89,7 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
     let last_good = last_good(context, job, memory).await?;
     if job.is_deleting() {
         // Nothing new begins any more.
-        return Ok(Footing::beside(last_good, Acceptance::Checking { generation: job.generation }));
+        return Ok(Footing::beside(last_good, Acceptance::Checking { generation: job.generation, obstacle: None }));
     }
     if let Some(refusal) = accept::refusal(&job.id, last_good.as_ref(), spec, context.settings.secrets) {
         return Ok(refused(job, last_good, refusal));
@@ -113,15 +113,18 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
             Ok(Footing::standing(accepted))
         }
         CheckState::Refused(refusal) => Ok(refused(job, last_good, refusal)),
-        CheckState::Running => Ok(match refused_before(job) {
-            // A new process checks anew what an earlier one refused; until it knows better, that verdict holds.
-            Some(refusal) => refused(job, last_good, refusal),
-            None => Footing::beside(last_good, Acceptance::Checking { generation: job.generation }),
-        }),
-        CheckState::Unavailable { retry_at, .. } => {
-            let footing = Footing::beside(last_good, Acceptance::Checking { generation: job.generation });
-            Ok(Footing { retry_at: Some(retry_at), ..footing })
+        CheckState::Running { obstacle } => Ok(unchecked(job, last_good, obstacle)),
+        CheckState::Unavailable { message, retry_at } => {
+            Ok(Footing { retry_at: Some(retry_at), ..unchecked(job, last_good, Some(message)) })
         }
+    }
+}
+
+/// No verdict yet. A new process checks anew what an earlier one refused; until it knows better, that verdict holds.
+fn unchecked(job: &Job, last_good: Option<Accepted>, obstacle: Option<String>) -> Footing {
+    match refused_before(job) {
+        Some(refusal) => refused(job, last_good, refusal),
+        None => Footing::beside(last_good, Acceptance::Checking { generation: job.generation, obstacle }),
     }
 }
 
@@ -155,6 +158,10 @@ async fn last_good(context: &Context, job: &Job, memory: &Memory) -> Result<Opti
         if let Some(accepted) = map.and_then(|map| accept::recorded(&job.id, &map)) {
             return Ok(Some(accepted));
         }
+    }
+    if job.generation <= 1 {
+        // There is none below the first.
+        return Ok(None);
     }
     // A wiped status, or a ConfigMap that somebody deleted: the newest that is left.
     let maps = context.cluster.config_maps(&job.id).await?;

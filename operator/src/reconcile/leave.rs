@@ -67,7 +67,7 @@ async fn remove_finalizer(context: &Context, job: &Job) -> Result<Next, PassErro
         "finalizers": kept.collect::<Vec<_>>(),
     });
     match context.cluster.patch_metadata(&job.id.namespace, &job.id.name, &metadata).await {
-        Ok(()) => {}
+        Ok(_) => {}
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error.into()),
     }
@@ -75,8 +75,20 @@ async fn remove_finalizer(context: &Context, job: &Job) -> Result<Next, PassErro
     Ok(Next::Never)
 }
 
+/// Whether a generation may not be needed any more. Not asked for between a run's end and the next one's start, which
+/// would wait for the list: the next run's being ready asks for it.
+pub fn may_prune(before: &Memory, after: &Memory) -> bool {
+    let is_ready = |memory: &Memory| memory.run.as_ref().is_some_and(|run| run.ready_since.is_some());
+    let rests = after.last_run != before.last_run && after.next_start.is_none();
+    after.spec != before.spec || rests || (is_ready(after) && !is_ready(before))
+}
+
 /// Deletes generations that no run can need any more.
 pub async fn prune(context: &Context, job: &Job, footing: &Footing, memory: &Memory) -> Result<(), PassError> {
+    if job.generation <= 1 {
+        // There is none below the first.
+        return Ok(());
+    }
     let run = memory.run.iter().flat_map(|run| run.tasks.values().map(|task| task.generation).chain([run.generation]));
     let others = memory.last_run.as_ref().map(|last| last.generation).into_iter();
     let accepted = footing.accepted.as_ref().map(|accepted| accepted.generation);

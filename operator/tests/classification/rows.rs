@@ -220,8 +220,8 @@ fn what_keeps_a_pod_from_starting_is_named() {
     }
     let missing = r#"secret "kafka-credentials" not found"#;
     let pod = with_status(json!({"phase": "Pending", "containerStatuses": [waiting("engine", "CreateContainerConfigError", missing)]}));
-    let StartObstacle::ImagePull { message } = obstacle(&pod) else { panic!("no obstacle") };
-    assert!(message.contains(missing), "{message}");
+    let message = format!("the container refers to something that is missing: {missing}");
+    assert_eq!(obstacle(&pod), StartObstacle::ContainerConfig { message });
     let pod = with_status(json!({"phase": "Pending", "initContainerStatuses": [waiting("proxy", "ErrImagePull", "")]}));
     assert!(matches!(obstacle(&pod), StartObstacle::ImagePull { message } if message.starts_with("container proxy: image ")));
     let pod = with_status(json!({"phase": "Pending", "containerStatuses": [waiting("engine", "ContainerCreating", "")]}));

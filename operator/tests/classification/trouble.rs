@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use weir_operator::observe::{NodeState, instance, phase};
-use weir_supervisor::observed::{Exit, Phase, StartObstacle};
+use weir_supervisor::observed::{Exit, Phase};
 use weir_supervisor::text::{LOG_TAIL_BYTES, MESSAGE_BYTES};
 use weir_supervisor::{Observed, Slot};
 
@@ -137,9 +137,9 @@ fn bounded(phase: &Phase) -> bool {
             let report = exit.report.as_ref().is_none_or(|report| report.message.len() <= MESSAGE_BYTES);
             report && exit.log_tail.len() <= LOG_TAIL_BYTES && exit.at <= now()
         }
-        Phase::Starting(StartObstacle::ImagePull { message } | StartObstacle::Unschedulable { message }) => message.len() <= MESSAGE_BYTES,
+        Phase::Starting(obstacle) => obstacle.reason().is_none_or(|(_, message)| message.len() <= MESSAGE_BYTES),
         Phase::Unreachable { since } => *since <= now(),
-        Phase::Starting(StartObstacle::None) | Phase::Ready | Phase::Terminating => true,
+        Phase::Ready | Phase::Terminating => true,
     }
 }
 

@@ -16,7 +16,8 @@ pub(super) fn accepted(look: &Look<'_>) -> Verdict {
     match &look.desired.acceptance {
         Acceptance::Accepted if look.desired.rules.tasks.is_empty() => Verdict::unknown("NotYetObserved", ""),
         Acceptance::Accepted => Verdict::holds("Valid", ""),
-        Acceptance::Checking { .. } => Verdict::unknown("NotYetObserved", "the newest generation is being checked"),
+        Acceptance::Checking { obstacle: None, .. } => Verdict::unknown("NotYetObserved", "the newest generation is being checked"),
+        Acceptance::Checking { obstacle: Some(why), .. } => Verdict::unknown("CheckUnavailable", why.clone()),
         Acceptance::Rejected { reason, message, .. } => Verdict::fails(reason, message.clone()),
     }
 }

@@ -8,7 +8,7 @@ use weir_crds::policy::TaskRetryMode;
 use super::Look;
 use crate::desired::{Acceptance, Lifetime};
 use crate::memory::{RunMemory, StopCause, TaskMemory, TaskState};
-use crate::observed::{Phase, Shutdown, Slot, StartObstacle};
+use crate::observed::{Phase, Shutdown, Slot};
 use crate::time::{Timestamp, after, elapsed, rfc3339};
 
 /// The situations of a job.
@@ -182,9 +182,10 @@ fn down(run: &RunMemory) -> Option<(&String, &TaskMemory)> {
 }
 
 fn obstacle(look: &Look<'_>, run: &RunMemory) -> Option<(&'static str, String)> {
-    run.tasks.keys().find_map(|name| match &look.observed.slot(name).instance()?.phase {
-        Phase::Starting(StartObstacle::Unschedulable { message }) => Some(("Unschedulable", format!("task {name}: {message}"))),
-        _ => None,
+    run.tasks.keys().find_map(|name| {
+        let Phase::Starting(obstacle) = &look.observed.slot(name).instance()?.phase else { return None };
+        let (reason, message) = obstacle.reason()?;
+        Some((reason, format!("task {name}: {message}")))
     })
 }
 

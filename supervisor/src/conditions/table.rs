@@ -19,11 +19,14 @@ pub(super) struct Core {
 /// The row of the situation that the job is in.
 pub(super) fn of(look: &Look<'_>) -> Core {
     let mut core = row(situation::of(look));
-    let checking = matches!(look.desired.acceptance, Acceptance::Checking { .. });
-    if checking && core.stalled.status != ConditionStatus::True {
+    if let (Acceptance::Checking { obstacle, .. }, true) = (&look.desired.acceptance, core.stalled.status != ConditionStatus::True) {
         // The newest generation is not in effect yet: waiters must not take the old one's word.
-        core.ready = Verdict::fails("Upgrading", "the newest generation is being checked");
-        core.reconciling = Verdict::holds("ApplyingSpec", "the newest generation is being checked");
+        let message = match obstacle {
+            None => "the newest generation is being checked".to_owned(),
+            Some(why) => format!("the newest generation could not be checked and is tried again: {why}"),
+        };
+        core.ready = Verdict::fails("Upgrading", message.clone());
+        core.reconciling = Verdict::holds("ApplyingSpec", message);
     }
     if look.desired.paused {
         core.reconciling = Verdict::fails("Paused", "weir.dev/paused is set; nothing but status is written");

@@ -95,11 +95,7 @@ fn starting(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &I
     if !late {
         return;
     }
-    let (reason, message) = match obstacle {
-        StartObstacle::Unschedulable { message } => ("Unschedulable", message.clone()),
-        StartObstacle::ImagePull { message } => ("ImagePullFailed", message.clone()),
-        StartObstacle::None => ("StartDeadlineExceeded", "it did not become ready within startDeadline".to_owned()),
-    };
+    let (reason, message) = obstacle.reason().unwrap_or(("StartDeadlineExceeded", "it did not become ready within startDeadline"));
     let message = format!("task {name}: {message}");
     stall(pass, reason, message.clone(), StallEnd::Ready);
     // A new instance would not find a node either, so the waiting one stays and nothing is counted.

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -159,7 +160,16 @@ async fn a_pod_runs_gets_ready_and_stops_at_a_boundary() {
     let shown: Value = reqwest::get(format!("http://{ip}:8080/v1/queries")).await.unwrap().json().await.unwrap();
     assert_eq!(shown["epoch"], 7);
     assert_eq!(cluster.kubelet.running(&cluster.namespace, "j").len(), 1);
+    let mut events = cluster.pods().watch(&WatchParams::default(), &pod.resource_version().unwrap()).await.unwrap().boxed();
     cluster.delete().await;
+    let last = loop {
+        let event = tokio::time::timeout(GENEROUS, events.next()).await.unwrap().unwrap().unwrap();
+        if let WatchEvent::Deleted(last) = event {
+            break serde_json::to_value(&last.status).unwrap();
+        }
+    };
+    // As of a real kubelet: the end is reported before the object goes.
+    assert_eq!((&last["phase"], &terminated(&last)["exitCode"]), (&json!("Succeeded"), &json!(0)));
     let record = cluster.kubelet.records().pop().unwrap();
     assert_eq!((record.epoch, record.pod_uid, record.exit.unwrap().code), (Some(7), pod.uid().unwrap(), 0));
     assert!(cluster.kubelet.overlaps("u").is_empty());
@@ -237,7 +247,10 @@ async fn ends_are_reported_as_a_kubelet_does() {
 async fn pods_wait_for_nodes_images_and_config_maps() {
     let cluster = cluster().await;
     cluster.kubelet.make_unschedulable(&cluster.namespace, "j--t");
-    cluster.create(1).await;
+    let mut pod = engine_pod(1, "weir:test");
+    let missing = json!({"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "kafka", "key": "password"}}});
+    pod.spec.as_mut().unwrap().containers[0].env.as_mut().unwrap().push(serde_json::from_value(missing).unwrap());
+    cluster.pods().create(&PostParams::default(), &pod).await.unwrap();
     cluster.status("unschedulable", |status| condition(status, "PodScheduled") == "False").await;
     cluster.kubelet.fail_image_pull("weir:test");
     cluster.kubelet.make_schedulable(&cluster.namespace, "j--t");
@@ -254,6 +267,12 @@ async fn pods_wait_for_nodes_images_and_config_maps() {
         ..Default::default()
     };
     maps.create(&PostParams::default(), &again).await.unwrap();
+    cluster
+        .status("without its Secret", |status| status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerConfigError")
+        .await;
+    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let secret = json!({"metadata": {"name": "kafka"}, "stringData": {"password": "x"}});
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
     cluster.ready().await;
 }
 

@@ -206,8 +206,10 @@ impl Worker {
             self.follow_deletion(grace(&pod));
         }
         self.advance_stop();
+        // Asked before the report: an end that comes during it is reported by the next step, and only then the object goes.
+        let all_ended = self.all_ended();
         self.report().await?;
-        match (self.all_ended(), is_deleted) {
+        match (all_ended, is_deleted) {
             (true, true) => self.remove().await,
             _ => Ok(Flow::Waits),
         }
@@ -272,7 +274,7 @@ impl Worker {
         if let Err(error) = &started {
             self.signal(Signal::KILL);
             self.running.clear();
-            self.waiting = Some(("ContainerCreating", format!("{error:#}")));
+            self.waiting.get_or_insert_with(|| ("ContainerCreating", format!("{error:#}")));
         }
         started
     }
@@ -285,7 +287,13 @@ impl Worker {
         let places = mounting.volumes().await?;
         let mut starts = Vec::new();
         for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-            let variables = self.variables(&mounting, container).await?;
+            let variables = match self.variables(&mounting, container).await {
+                Ok(variables) => variables,
+                Err(error) => {
+                    self.waiting = Some(("CreateContainerConfigError", format!("{error:#}")));
+                    return Err(error);
+                }
+            };
             starts.push((container, self.prepare(&mounting, container, &places, variables)?));
         }
         for (container, start) in starts {
