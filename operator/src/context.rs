@@ -16,14 +16,14 @@ use weir_supervisor::Desired;
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
+use crate::ended::Ended;
 use crate::events::EventSink;
 use crate::gate::Gate;
 use crate::http::Health;
 use crate::job::Job;
 use crate::local::Local;
 use crate::metrics::{JobView, Metrics, WatchKind};
-use crate::names::{JobId, controller};
-use crate::observe;
+use crate::names::JobId;
 use crate::poll::Poller;
 use crate::settings::Settings;
 use crate::token;
@@ -60,7 +60,7 @@ pub struct Left {
     locals: Mutex<HashMap<JobId, Local>>,
     jobs: Mutex<HashMap<(String, String), Known>>,
     conflicts: Mutex<HashSet<JobId>>,
-    ended: Mutex<HashMap<(String, String), Vec<Pod>>>,
+    ended: Mutex<Ended>,
 }
 
 impl Context {
@@ -109,27 +109,22 @@ impl Context {
         self.health.heard(kind, scope, Instant::now());
     }
 
-    /// A pod was removed. Where its last state says that it had ended, that is the proof, and nobody else has it any more.
+    /// A pod was removed. Where its last state proves its end, nobody else has that proof any more.
     pub fn removed(&self, pod: &Pod) {
-        let (Some(owner), true) = (controller(&pod.metadata), observe::has_ended(pod, self.clock.now())) else { return };
-        let mut pod = pod.clone();
-        pod.metadata.managed_fields = None;
-        let key = (pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone());
-        self.left.ended.lock().entry(key).or_default().push(pod);
+        self.left.ended.lock().removed(pod, self.clock.now());
     }
 
     /// Pods of a job that were removed after their end, since the last time of asking.
     pub fn take_ended(&self, id: &JobId) -> Vec<Pod> {
-        let taken = self.left.ended.lock().remove(&(id.namespace.clone(), id.name.clone()));
-        taken.into_iter().flatten().filter(|pod| id.owns(&pod.metadata)).collect()
+        self.left.ended.lock().take(&id.uid)
     }
 
     /// The job is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
-        self.left.ended.lock().remove(&(namespace.to_owned(), name.to_owned()));
         let known = self.left.jobs.lock().remove(&(namespace.to_owned(), name.to_owned()));
         if let Some(id) = known.and_then(|known| known.id) {
             self.left.locals.lock().remove(&id);
+            self.left.ended.lock().take(&id.uid);
             self.metrics.board.remove(&id);
             self.checks.forget(&id);
             self.no_scope_conflict(&id);

@@ -39,7 +39,8 @@ pub const NORMAL_REASONS: [&str; 10] = [
 ];
 
 /// Reasons of warnings.
-pub const WARNING_REASONS: [&str; 23] = [
+pub const WARNING_REASONS: [&str; 24] = [
+    "AnnotationIgnored",
     "BacklogExceeded",
     "CheckpointIncompatible",
     "ConfirmationIgnored",

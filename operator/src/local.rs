@@ -20,7 +20,7 @@ pub struct Local {
     pub tasks: BTreeMap<String, Asked>,
     /// By task: the epoch whose pod the API server refused, and its words.
     pub rejections: BTreeMap<String, (u64, String)>,
-    /// Pods that were removed after their end, in their last state, until that is remembered.
+    /// Pods that were removed after their end, in their last state, until that is remembered (see `ended`).
     pub ended: Vec<Pod>,
     /// Streaks and windows, fresher than the stored ones.
     pub health: HealthMemory,
@@ -47,6 +47,8 @@ pub struct Asked {
     pub is_silent: bool,
     /// What it said last.
     pub answers: Option<Answers>,
+    /// The epoch of an answer that was not its own.
+    pub other_epoch: u64,
 }
 
 impl Asked {
@@ -57,6 +59,15 @@ impl Asked {
 }
 
 impl Local {
+    /// Adds pods that were removed after their end; each watch may tell of one.
+    pub fn remember_ended(&mut self, pods: Vec<Pod>) {
+        for pod in pods {
+            if !self.ended.iter().any(|known| known.metadata.uid == pod.metadata.uid) {
+                self.ended.push(pod);
+            }
+        }
+    }
+
     /// Whether there is nothing worth keeping.
     pub fn is_idle(&self) -> bool {
         self.orders.is_empty()

@@ -109,11 +109,8 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     let mut footing = footing::find(context, job, &memory, now).await?;
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
-    local.ended.extend(context.take_ended(&job.id));
-    let mut look = observer.look(job, &memory, local).await?;
-    if is_forgotten(job, local) {
-        look.observed.highest_epoch = look.observed.highest_epoch.max(u64::try_from(now.timestamp()).unwrap_or_default());
-    }
+    local.remember_ended(context.take_ended(&job.id));
+    let look = observer.look(job, &memory, local).await?;
     local.is_new = false;
     let desired = desired(context, job, &footing);
     let mut plan = decide(&desired, &look.observed, &memory, now, &mut rand::random::<f64>);
@@ -190,16 +187,6 @@ fn remembered(job: &Job, local: &Local) -> (Option<Memory>, Option<String>) {
         }
         Remembered::Damaged(why) => (Some(Memory::default()), Some(why.clone())),
         Remembered::Newer(why) => (None, Some(why.clone())),
-    }
-}
-
-/// Whether epochs were given out that nobody remembers. The clock then gives the next one: seconds pass faster than
-/// pods are created, so no epoch comes twice, however often the status is wiped.
-fn is_forgotten(job: &Job, local: &Local) -> bool {
-    match &job.memory {
-        Remembered::Nothing => !local.is_new,
-        Remembered::Damaged(_) => true,
-        Remembered::Known(_) | Remembered::Newer(_) => false,
     }
 }
 

@@ -139,7 +139,7 @@ fn bounded(phase: &Phase) -> bool {
         }
         Phase::Starting(StartObstacle::ImagePull { message } | StartObstacle::Unschedulable { message }) => message.len() <= MESSAGE_BYTES,
         Phase::Unreachable { since } => *since <= now(),
-        Phase::Starting(StartObstacle::None) | Phase::Ready | Phase::Terminating => true,
+        Phase::Starting(StartObstacle::None) | Phase::Ready | Phase::Terminating | Phase::Vanished => true,
     }
 }
 
