@@ -18,6 +18,7 @@ use weir_supervisor::Desired;
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
+use crate::ended::Ended;
 use crate::events::EventSink;
 use crate::gate::Gate;
 use crate::http::Health;
@@ -25,7 +26,6 @@ use crate::job::Job;
 use crate::local::Local;
 use crate::metrics::{JobView, Metrics, WatchKind};
 use crate::names::{JobId, controller};
-use crate::observe;
 use crate::poll::Poller;
 use crate::restores::{Restores, went_back};
 use crate::settings::Settings;
@@ -68,9 +68,9 @@ pub struct Left {
     locals: Mutex<HashMap<JobId, Local>>,
     jobs: Mutex<HashMap<(String, String), Known>>,
     conflicts: Mutex<HashSet<JobId>>,
-    ended: Mutex<HashMap<(String, String), Vec<Pod>>>,
     /// By job: the `resourceVersion` of the newest write of ours that the watch has not shown yet.
     written: Mutex<HashMap<(String, String), String>>,
+    ended: Mutex<Ended>,
 }
 
 impl Context {
@@ -151,19 +151,14 @@ impl Context {
         }
     }
 
-    /// A pod was removed. Where its last state says that it had ended, that is the proof, and nobody else has it any more.
+    /// A pod was removed. Where its last state proves its end, nobody else has that proof any more.
     pub fn removed(&self, pod: &Pod) {
-        let (Some(owner), true) = (controller(&pod.metadata), observe::has_ended(pod, self.clock.now())) else { return };
-        let mut pod = pod.clone();
-        pod.metadata.managed_fields = None;
-        let key = (pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone());
-        self.left.ended.lock().entry(key).or_default().push(pod);
+        self.left.ended.lock().removed(pod, self.clock.now());
     }
 
     /// Pods of a job that were removed after their end, since the last time of asking.
     pub fn take_ended(&self, id: &JobId) -> Vec<Pod> {
-        let taken = self.left.ended.lock().remove(&(id.namespace.clone(), id.name.clone()));
-        taken.into_iter().flatten().filter(|pod| id.owns(&pod.metadata)).collect()
+        self.left.ended.lock().take(&id.uid)
     }
 
     /// A job was read or written just now. Versions of one job only rise, unless the store goes back.
@@ -188,11 +183,11 @@ impl Context {
 
     /// The job is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
-        self.left.ended.lock().remove(&(namespace.to_owned(), name.to_owned()));
         self.left.written.lock().remove(&(namespace.to_owned(), name.to_owned()));
         let known = self.left.jobs.lock().remove(&(namespace.to_owned(), name.to_owned()));
         if let Some(id) = known.and_then(|known| known.id) {
             self.left.locals.lock().remove(&id);
+            self.left.ended.lock().take(&id.uid);
             self.metrics.board.remove(&id);
             self.checks.forget(&id);
             self.no_scope_conflict(&id);

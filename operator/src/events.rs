@@ -48,7 +48,8 @@ pub const NORMAL_REASONS: [&str; 10] = [
 ];
 
 /// Reasons of warnings.
-pub const WARNING_REASONS: [&str; 24] = [
+pub const WARNING_REASONS: [&str; 26] = [
+    "AnnotationIgnored",
     "BacklogExceeded",
     "CheckpointIncompatible",
     "ConfirmationIgnored",

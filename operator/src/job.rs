@@ -12,7 +12,8 @@ use weir_crds::annotations;
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Memory;
 use weir_supervisor::conditions::Condition;
-use weir_supervisor::observed::Shutdown;
+use weir_supervisor::memory::HIGHEST_EPOCH;
+use weir_supervisor::observed::{Confirmation, Shutdown, Unreadable};
 
 use crate::names::{FINALIZER, INSTALLATION, JobId, annotation};
 
@@ -66,9 +67,12 @@ impl Job {
         &self.object.data["status"]
     }
 
-    /// The epoch of the status beside the memory, for a memory that is lost.
+    /// The highest epoch of the status beside the memory, for a memory that is lost or was changed.
     pub fn status_epoch(&self) -> u64 {
-        self.status()["epoch"].as_u64().unwrap_or_default()
+        let status = self.status();
+        let rows = [&status["tasks"], &status["history"]].into_iter().flat_map(|rows| rows.as_array().into_iter().flatten());
+        let places = rows.chain([status, &status["run"], &status["lastRun"]]);
+        places.filter_map(|place| place["epoch"].as_u64()).filter(|epoch| *epoch <= HIGHEST_EPOCH).max().unwrap_or_default()
     }
 
     /// Our conditions as the status shows them; what cannot be read is left out.
@@ -108,8 +112,25 @@ impl Job {
     }
 
     /// `weir.dev/confirm-terminated`.
-    pub fn confirmed_terminated(&self) -> Option<u64> {
-        self.annotation(annotations::CONFIRM_TERMINATED)?.trim().parse().ok()
+    pub fn confirmed_terminated(&self) -> Option<Confirmation> {
+        self.annotation(annotations::CONFIRM_TERMINATED).map(Confirmation::read)
+    }
+
+    /// Annotations of ours whose value means nothing. A confirmation is answered by its own event.
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        let is_switch = |text: &str| matches!(text, "true" | "false");
+        let is_epoch = |text: &str| text.trim().parse::<u64>().is_ok();
+        let switch = "write \"true\", or remove it";
+        let readings: [(&str, &dyn Fn(&str) -> bool, &'static str); 3] = [
+            (annotations::ADOPT_CHECKPOINT, &is_epoch, "write the epoch of the highest claim, as the task's exit names it"),
+            (annotations::PAUSED, &is_switch, switch),
+            (annotations::SKIP_GRACEFUL_STOP, &is_switch, switch),
+        ];
+        let given = readings.into_iter().filter_map(|(name, is_read, expected)| Some((name, self.annotation(name)?, is_read, expected)));
+        given
+            .filter(|(_, text, is_read, _)| !is_read(text))
+            .map(|(name, text, _, expected)| Unreadable::new(name, text, expected))
+            .collect()
     }
 
     /// `weir.dev/adopt-checkpoint`.

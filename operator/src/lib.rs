@@ -18,6 +18,8 @@ pub mod clock;
 pub mod cluster;
 pub mod context;
 pub mod controller;
+pub mod ended;
+pub mod epochs;
 pub mod events;
 pub mod fencing;
 pub mod gate;

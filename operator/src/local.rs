@@ -22,7 +22,7 @@ pub struct Local {
     pub rejections: BTreeMap<String, (u64, String)>,
     /// The generation for which no pod could be started because something else has the name of its ConfigMap.
     pub taken_generation: Option<i64>,
-    /// Pods that were removed after their end, in their last state, until that is remembered.
+    /// Pods that were removed after their end, in their last state, until that is remembered (see `ended`).
     pub ended: Vec<Pod>,
     /// Streaks and windows, fresher than the stored ones.
     pub health: HealthMemory,
@@ -49,6 +49,8 @@ pub struct Asked {
     pub is_silent: bool,
     /// What it said last.
     pub answers: Option<Answers>,
+    /// The epoch of an answer that was not its own.
+    pub other_epoch: u64,
 }
 
 impl Asked {
@@ -59,6 +61,15 @@ impl Asked {
 }
 
 impl Local {
+    /// Adds pods that were removed after their end; each watch may tell of one.
+    pub fn remember_ended(&mut self, pods: Vec<Pod>) {
+        for pod in pods {
+            if !self.ended.iter().any(|known| known.metadata.uid == pod.metadata.uid) {
+                self.ended.push(pod);
+            }
+        }
+    }
+
     /// Whether there is nothing worth keeping.
     pub fn is_idle(&self) -> bool {
         self.orders.is_empty()

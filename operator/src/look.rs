@@ -1,20 +1,22 @@
 //! The observe step: uncached reads of one job's world into the supervisor's facts.
 //!
 //! Pods are found by the job's label or by their fixed names (`search`), and by
-//! name in any case where the memory expects one; whose they are is told by the owner's UID alone. A pod
-//! object that is gone is proof of its end only when its last state said so or
-//! its node could have reported. Composes the pure judgements of `observe`; decides nothing.
+//! name in any case where the memory expects one; whose they are is told by the
+//! owner's UID alone. A pod object that is gone is proof of its end only when
+//! its last state said so (see `ended`) or its node is no more. Composes the
+//! pure judgements of `observe`; decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Memory;
-use weir_supervisor::memory::{RunMemory, TaskMemory, TaskState};
+use weir_supervisor::memory::{HIGHEST_EPOCH, RunMemory, TaskMemory, TaskState};
 use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StopOrder};
 use weir_supervisor::time::Timestamp;
 
 use crate::cluster::{CallError, Cluster, NodeLook};
+use crate::epochs;
 use crate::job::Job;
 use crate::local::{Asked, Local};
 use crate::names::{controller_uid, epoch_of_pod, pod_name};
@@ -63,9 +65,14 @@ impl Observer<'_> {
         for (task, (epoch, message)) in &local.rejections {
             slots.entry(task.clone()).or_insert_with(|| Slot::Rejected { epoch: *epoch, message: message.clone() });
         }
+        let mut never_ran = BTreeSet::new();
         local.ended.retain(|pod| {
             let Some(task) = awaited(memory.run.as_ref(), &prefix, pod) else { return false };
             let instance = || observe::instance(pod, &NodeState::NotAsked, None, self.now);
+            if !observe::has_ended(pod, self.now) {
+                never_ran.insert(task);
+                return true;
+            }
             slots.entry(task).or_insert_with(|| Slot::Present(Box::new(instance())));
             true
         });
@@ -73,12 +80,21 @@ impl Observer<'_> {
             slots.insert(name, Slot::Lost { epoch });
         }
         for (name, task) in vanished_tasks(memory.run.as_ref(), &slots) {
+            if never_ran.contains(&name) {
+                continue;
+            }
             if let Some(slot) = self.judge_vanished(job, &name, &task).await? {
                 slots.insert(name, slot);
             }
         }
-        let highest_epoch = pods.values().filter_map(epoch_of_pod).max().unwrap_or_default().max(job.status_epoch());
-        let observed = Observed { slots, highest_epoch, shutdown: job.shutdown(), confirmed_terminated: job.confirmed_terminated() };
+        let known = epochs::Known {
+            of_pods: pods.values().filter_map(epoch_of_pod).filter(is_epoch).max().unwrap_or_default(),
+            is_new: local.is_new,
+        };
+        let answered = local.tasks.values().map(|asked| asked.other_epoch).filter(is_epoch).max().unwrap_or_default();
+        let highest_epoch = epochs::highest(job, &known, self.now).max(answered);
+        let (confirmed_terminated, unreadable) = (job.confirmed_terminated(), job.unreadable());
+        let observed = Observed { slots, highest_epoch, shutdown: job.shutdown(), confirmed_terminated, unreadable };
         Ok(Look { observed, pods })
     }
 
@@ -138,7 +154,10 @@ impl Observer<'_> {
                         queries: answer.queries,
                     });
                 }
-                Ok(answer) => tracing::warn!(epoch = answer.epoch, "an answer of another epoch was ignored"),
+                Ok(answer) => {
+                    tracing::warn!(epoch = answer.epoch, "an answer of another epoch was ignored");
+                    asked.other_epoch = asked.other_epoch.max(answer.epoch);
+                }
                 Err(silence) => {
                     tracing::debug!(%silence, pod = pod.metadata.name, "the task did not answer");
                     asked.is_silent = true;
@@ -163,21 +182,26 @@ impl Observer<'_> {
         })
     }
 
-    /// The slot of a task whose pod object is gone though nobody saw it end; none when that is proof enough.
+    /// The slot of a task whose pod object is gone though nobody saw it end; none when its node is gone as well.
     async fn judge_vanished(&self, job: &Job, name: &str, task: &TaskMemory) -> Result<Option<Slot>, CallError> {
         let node = self.node(task.place.as_deref()).await?;
-        let Vanished::Unconfirmed { since } = observe::vanished(task.place.as_deref(), &node, self.now) else { return Ok(None) };
+        let phase = match observe::vanished(task.place.as_deref(), &node, self.now) {
+            Vanished::Proven => return Ok(None),
+            Vanished::Unproven => Phase::Vanished,
+            Vanished::Unconfirmed { since } => Phase::Unreachable { since },
+        };
         let begun = task.start_clock.or(task.ready_since).unwrap_or(self.now);
         Ok(Some(Slot::Present(Box::new(Instance {
             name: pod_name(&job.id.name, name),
             epoch: task.epoch.unwrap_or_default(),
             created_at: begun,
-            phase: Phase::Unreachable { since },
+            phase,
             stop_order: StopOrder::None,
             config_generation: task.generation,
             reported_at: None,
             queries: Vec::new(),
             place: task.place.clone(),
+            held_by: Vec::new(),
         }))))
     }
 }
@@ -202,6 +226,11 @@ fn vanished_tasks(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Ve
     let tasks = run.into_iter().flat_map(|run| &run.tasks);
     let gone = tasks.filter(|(name, task)| task.state.is_live() && task.seen && !slots.contains_key(*name));
     gone.map(|(name, task)| (name.clone(), task.clone())).collect()
+}
+
+/// Whether a number can be an epoch, whoever says it.
+fn is_epoch(number: &u64) -> bool {
+    *number <= HIGHEST_EPOCH
 }
 
 fn is_running(pod: &Pod) -> bool {

@@ -54,7 +54,7 @@ impl PassError {
     pub fn is_conflict(&self) -> bool {
         match self {
             PassError::Call(error) | PassError::Apply(ApplyError::Call(error)) => error.is_conflict(),
-            PassError::Apply(ApplyError::Build(_) | ApplyError::Taken(_)) => false,
+            PassError::Apply(ApplyError::Build(_)) => false,
         }
     }
 }
@@ -112,9 +112,9 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     let mut footing = footing::find(context, job, &memory, local, now).await?;
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
-    local.ended.extend(context.take_ended(&job.id));
+    local.remember_ended(context.take_ended(&job.id));
     let desired = desired(context, job, &footing);
-    let forgotten_at = if is_forgotten(job, local) { Some(now) } else { context.restores.forgotten_at(&job.object.metadata) };
+    let forgotten_at = context.restores.forgotten_at(&job.object.metadata);
     let mut search = Search::of(job, &memory);
     let (look, mut plan) = loop {
         let mut look = observer.look(job, &memory, local, &search).await?;
@@ -206,16 +206,6 @@ fn remembered(job: &Job, local: &Local) -> (Memory, Option<String>) {
         Remembered::Damaged(why) | Remembered::Newer(why) => (Memory::default(), Some(why.clone())),
     };
     (Memory { conditions: hold::known(job), ..memory }, damage)
-}
-
-/// Whether epochs were given out that nobody remembers. The clock then gives the next one: seconds pass faster than
-/// pods are created, so no epoch comes twice, however often the status is wiped.
-fn is_forgotten(job: &Job, local: &Local) -> bool {
-    match &job.memory {
-        Remembered::Nothing => !local.is_new,
-        Remembered::Damaged(_) | Remembered::Newer(_) => true,
-        Remembered::Known(_) => false,
-    }
 }
 
 fn seconds(at: Timestamp) -> u64 {

@@ -20,10 +20,11 @@ mod runs;
 mod tasks;
 mod ticks;
 mod timers;
+mod unproven;
 mod wake;
 
-pub(crate) use tasks::NODE_GRACE;
-pub(crate) use wake::{BETWEEN_RUNS_GRACE, stuck_at};
+pub(crate) use unproven::NODE_GRACE;
+pub(crate) use wake::{BETWEEN_RUNS_GRACE, STUCK_GRACE, stuck_at};
 
 /// A chain of causes is far shorter; the bound only guards against a mistake in the rules.
 const MOST_ROUNDS: usize = 16;
@@ -34,7 +35,15 @@ const MOST_ROUNDS: usize = 16;
 /// and the result is stored in the memory, so that nothing is drawn twice.
 /// See [`Plan`] for the order in which the answer is to be carried out.
 pub fn decide(desired: &Desired, observed: &Observed, memory: &Memory, now: Timestamp, draw: &mut dyn FnMut() -> f64) -> Plan {
+    let settled;
     let mut pass = Pass { desired, observed, now, draw, memory: memory.clone(), events: Vec::new() };
+    requests::answer_unreadable(&mut pass);
+    unproven::confirm(&mut pass);
+    if let Some(left) = unproven::settle(&mut pass) {
+        settled = left;
+        pass.observed = &settled;
+    }
+    let observed = pass.observed;
     health::remember(&mut pass.memory.health, desired, observed, now);
     for _ in 0..MOST_ROUNDS {
         let before = pass.memory.clone();
@@ -69,6 +78,7 @@ impl Pass<'_> {
             ticks::apply(self);
         }
         tasks::observe(self);
+        unproven::observe_strangers(self);
         runs::judge(self);
         if !self.desired.paused {
             runs::begin(self);

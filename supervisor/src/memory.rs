@@ -23,6 +23,8 @@ pub use run::{ConfigOrder, Disruptions, ExitSummary, RunMemory, RunStop, StopCau
 pub const MEMORY_VERSION: u32 = 1;
 /// How many finished runs are remembered.
 pub const HISTORY_LENGTH: usize = 10;
+/// Epochs have twelve digits; a greater number is none, whoever says it.
+pub const HIGHEST_EPOCH: u64 = 999_999_999_999;
 
 /// The memory of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,6 +58,15 @@ pub struct Memory {
     pub handled_run_now: Option<String>,
     /// Whether the job was last seen suspended with no run alive.
     pub suspended: bool,
+    /// The word of a human that was answered last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmation: Option<ConfirmationMemory>,
+    /// By request: the text that means nothing and was answered last.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unreadable: BTreeMap<String, String>,
+    /// Instances in a slot that were given up without proof of their end, by epoch; told once.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub given_up: BTreeSet<u64>,
     /// Since when the supervisor is to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown_since: Option<Timestamp>,
@@ -69,6 +80,17 @@ pub struct Memory {
     pub health: HealthMemory,
     /// The twelve conditions as last decided.
     pub conditions: Vec<Condition>,
+}
+
+/// The word of a human that an instance is gone. It is good for what waited for it when it came, so that one that names a
+/// living instance by mistake does no harm when that one falls silent later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfirmationMemory {
+    /// What was written.
+    pub text: String,
+    /// The epoch that is believed to be gone; none where nothing waited for this word.
+    pub epoch: Option<u64>,
 }
 
 /// When and why the next run begins.
@@ -261,6 +283,9 @@ impl Default for Memory {
             restart_nonce: None,
             handled_run_now: None,
             suspended: false,
+            confirmation: None,
+            unreadable: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             shutdown_since: None,
             schedule: None,
             one_run: None,
@@ -302,6 +327,14 @@ impl Memory {
     pub fn needs_storing(&self, stored: &Memory) -> bool {
         let bare = |memory: &Memory| Memory { health: HealthMemory::default(), ..memory.clone() };
         bare(self) != bare(stored)
+    }
+
+    /// The highest epoch that is recorded anywhere in the document; above `epoch` only where somebody has changed it.
+    pub fn highest_epoch(&self) -> u64 {
+        let tasks = self.run.iter().flat_map(|run| run.tasks.values());
+        let of_task = |task: &TaskMemory| task.epoch.max(task.last_exit.as_ref().map(|exit| exit.epoch));
+        let runs = self.history.iter().chain(&self.last_run).map(|run| run.epoch);
+        tasks.filter_map(of_task).chain(runs).chain([self.epoch]).filter(|epoch| *epoch <= HIGHEST_EPOCH).max().unwrap_or_default()
     }
 
     /// The document to store.

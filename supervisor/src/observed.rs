@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::exit::ExitReport;
+use crate::text::cut;
 use crate::time::Timestamp;
 
 /// One look at the world.
@@ -16,13 +17,52 @@ use crate::time::Timestamp;
 pub struct Observed {
     /// By task name; also of tasks that the manifest no longer has.
     pub slots: BTreeMap<String, Slot>,
-    /// The highest epoch seen anywhere else (pod labels, checkpoints); 0 when unknown.
+    /// The highest epoch seen anywhere else (pod labels, checkpoints, answers of tasks); 0 when unknown.
     pub highest_epoch: u64,
     /// Whether the supervisor itself is to end (Ctrl-C, deletion of the job).
     pub shutdown: Shutdown,
     /// `weir.dev/confirm-terminated`: a human vouches that this epoch's instance is gone.
-    pub confirmed_terminated: Option<u64>,
+    pub confirmed_terminated: Option<Confirmation>,
+    /// Requests that cannot be understood.
+    pub unreadable: Vec<Unreadable>,
 }
+
+/// The word of a human that an instance is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confirmation {
+    /// What was written, cut.
+    pub text: String,
+    /// The epoch that it names; none where it is no number.
+    pub epoch: Option<u64>,
+}
+
+impl Confirmation {
+    /// Reads what was written.
+    pub fn read(text: &str) -> Confirmation {
+        Confirmation { text: cut(text, REQUEST_BYTES), epoch: text.trim().parse().ok() }
+    }
+}
+
+/// A request whose value means nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Where it was made: the name of an annotation.
+    pub request: String,
+    /// What was written, cut.
+    pub text: String,
+    /// What may be written, for people.
+    pub expected: &'static str,
+}
+
+impl Unreadable {
+    /// A request that is made in vain.
+    pub fn new(request: &str, text: &str, expected: &'static str) -> Unreadable {
+        Unreadable { request: request.to_owned(), text: cut(text, REQUEST_BYTES), expected }
+    }
+}
+
+/// As much of a request as is remembered and told.
+const REQUEST_BYTES: usize = 64;
 
 /// The place of one task.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -77,6 +117,8 @@ pub struct Instance {
     /// Where it runs, such as the name of a node; none while it has no place, or for a process.
     /// Remembered, so that an instance that vanished later can still be judged.
     pub place: Option<String>,
+    /// What keeps it in its slot though it is to go away: finalizers of others.
+    pub held_by: Vec<String>,
 }
 
 /// How far an instance is.
@@ -95,6 +137,8 @@ pub enum Phase {
         /// Since when.
         since: Timestamp,
     },
+    /// Its slot is empty and nobody saw it end, although its surroundings answer. It may be alive.
+    Vanished,
 }
 
 /// What keeps a starting instance from being ready.

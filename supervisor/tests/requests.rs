@@ -6,7 +6,7 @@ mod common;
 use common::{MINUTE, Stage, continuous, manual, seconds, starts, stops};
 use weir_supervisor::conditions::ConditionStatus;
 use weir_supervisor::memory::{RunResult, TaskState};
-use weir_supervisor::observed::{Phase, Shutdown};
+use weir_supervisor::observed::{Confirmation, Phase, Shutdown};
 use weir_supervisor::{Acceptance, Action, ExitClass, Lifetime, Slot};
 
 fn edit(stage: &mut Stage, run_hash: &str, task_hashes: &[(&str, &str)]) {
@@ -269,7 +269,7 @@ fn a_silent_node_is_waited_for_or_replaced_by_policy() {
     assert!(stage.wait(MINUTE * 30).is_empty());
     assert_eq!(stage.condition("Stalled").reason, "PreviousRunUnconfirmed");
     assert_eq!(stage.condition("PreviousRunTerminated").reason, "NodeUnreachable");
-    stage.observed.confirmed_terminated = Some(1);
+    stage.observed.confirmed_terminated = Some(Confirmation::read("1"));
     let actions = stage.settle();
     assert!(matches!(actions[0], Action::ForceRemoveTask { epoch: 1, .. }), "{actions:?}");
     assert_eq!(starts(&actions), [("a", 2)]);

@@ -276,7 +276,7 @@ impl LocalJob {
         for (task, epoch) in &self.lost {
             slots.entry(task.clone()).or_insert(Slot::Lost { epoch: *epoch });
         }
-        Observed { slots, highest_epoch: 0, shutdown, confirmed_terminated: None }
+        Observed { slots, shutdown, ..Observed::default() }
     }
 
     /// Writes the memory ahead, and the status beside it.

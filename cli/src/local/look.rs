@@ -83,6 +83,7 @@ pub fn slot(child: &Child, answers: &Answers) -> Slot {
         reported_at: answers.reported_at,
         queries: answers.queries.clone(),
         place: None,
+        held_by: Vec::new(),
     }))
 }
 

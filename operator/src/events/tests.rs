@@ -44,7 +44,18 @@ fn client(code: u16) -> (kube::Client, mpsc::UnboundedReceiver<(String, serde_js
 
 #[test]
 fn every_reason_of_the_supervisor_is_in_the_lists() {
-    for reason in ["RunFailed", "RunDisrupted", "TaskFailed", "TaskRetrying", "TickSkipped", "FencedOut", "RunNowIgnored"] {
+    for reason in [
+        "AnnotationIgnored",
+        "ConfirmationIgnored",
+        "RunForceReplaced",
+        "RunFailed",
+        "RunDisrupted",
+        "TaskFailed",
+        "TaskRetrying",
+        "TickSkipped",
+        "FencedOut",
+        "RunNowIgnored",
+    ] {
         assert!(WARNING_REASONS.contains(&reason), "{reason}");
     }
     let normal = [

@@ -1,10 +1,11 @@
 //! What is known of the node that a pod was bound to.
 //!
-//! A node that answers makes the word of its kubelet, and the absence of a pod,
-//! proof. A node object that is gone is proof as well: whoever removes it
-//! vouches that the machine is. Silence and ignorance are no proof. Where the
-//! beginning of a silence is not known it is taken to be now, so that it never
-//! grows long enough for a replacement.
+//! A node that answers makes the word of its kubelet proof. A node object that
+//! is gone is proof as well: whoever removes it vouches that the machine is.
+//! Silence, ignorance and absence are no proof: a pod that is removed by force
+//! is gone at once, and its process when its kubelet has got round to it. Where
+//! the beginning of a silence is not known it is taken to be now, so that it
+//! never grows long enough for a replacement.
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use weir_supervisor::Timestamp;
@@ -59,6 +60,8 @@ fn flip(condition: &NodeCondition, now: Timestamp) -> Option<Timestamp> {
 pub enum Vanished {
     /// Its process is over.
     Proven,
+    /// Its node answers, but nobody says that its process is over.
+    Unproven,
     /// Its process may be alive on a node that nobody can ask.
     Unconfirmed {
         /// Since when the node is silent.
@@ -68,13 +71,12 @@ pub enum Vanished {
 
 /// Judges an instance whose pod is gone without having been seen to end.
 ///
-/// `place` is the node that it was last seen on. A pod that never had one was known to no
-/// kubelet. On a node that answers, its kubelet has ended what it no longer finds in the API.
-/// Where the node cannot be asked the silence begins anew with every look, so that only a
-/// human's word ends it.
+/// `place` is the node that it was last seen on; one that was seen without may have got one since. Where the
+/// node cannot be asked the silence begins anew with every look, so that only a human's word ends it.
 pub fn vanished(place: Option<&str>, node: &NodeState, now: Timestamp) -> Vanished {
     match (place, node) {
-        (None, _) | (Some(_), NodeState::Ready | NodeState::Gone) => Vanished::Proven,
+        (Some(_), NodeState::Gone) => Vanished::Proven,
+        (None, _) | (Some(_), NodeState::Ready) => Vanished::Unproven,
         (Some(_), NodeState::NotReady { since }) => Vanished::Unconfirmed { since: (*since).min(now) },
         (Some(_), NodeState::NotAsked | NodeState::Unreadable) => Vanished::Unconfirmed { since: now },
     }

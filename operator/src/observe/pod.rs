@@ -25,6 +25,8 @@ const ANSWER_VOUCHES: Duration = Duration::from_secs(15);
 const OVERDUE: Duration = Duration::from_secs(60);
 /// Grace of a deletion that does not name one.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
+/// Finalizers that are told.
+const FINALIZERS: usize = 3;
 /// Why a container cannot be made of its image or of what it refers to.
 const CANNOT_START: [&str; 8] = [
     "CreateContainerConfigError",
@@ -68,7 +70,14 @@ pub fn instance(pod: &Pod, node: &NodeState, answers: Option<&Answers>, now: Tim
         reported_at: answers.map(|answers| answers.reported_at.min(now)),
         queries: answers.map_or_else(Vec::new, |answers| answers.queries.clone()),
         place: place(pod).map(str::to_owned),
+        held_by: held_by(pod),
     }
+}
+
+/// The finalizers that keep a pod which is to go: none of them is ours.
+fn held_by(pod: &Pod) -> Vec<String> {
+    let leaves = pod.metadata.deletion_timestamp.is_some();
+    pod.metadata.finalizers.iter().flatten().filter(|_| leaves).take(FINALIZERS).cloned().collect()
 }
 
 /// A task that answers is alive, though its kubelet is silent; the silence begins with its last answer.

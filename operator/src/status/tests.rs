@@ -103,6 +103,7 @@ impl Stage {
                         reported_at: None,
                         queries: Vec::new(),
                         place: Some("n".repeat(253)),
+                        held_by: Vec::new(),
                     };
                     self.observed.slots.insert(task.clone(), Slot::Present(Box::new(instance)));
                 }

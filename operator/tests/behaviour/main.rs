@@ -8,6 +8,7 @@
 mod backoff;
 mod churn;
 mod edits;
+mod epochs;
 mod exits;
 mod finalizers;
 mod fleet;

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use weir_crds::exit::ExitClass;
+use weir_testcluster::faults::{Call, Verb};
+use weir_testcluster::kubelet::{ProcessRecord, Signal};
 use weir_testcluster::standin::{Control, Hang};
+use weir_testcluster::wait::eventually;
 
-use crate::world::{World, condition, job};
+use crate::world::{PATIENCE, Running, World, condition, job};
 
 /// Longer than the grace of a silent node.
 const PAST_GRACE: Duration = Duration::from_secs(45);
@@ -39,14 +44,49 @@ impl World {
         self.until("j", "on a silent node", |job| condition(job, "PreviousRunTerminated")["reason"] == "NodeUnreachable").await;
     }
 
-    /// No successor though everything was looked at again.
-    async fn assert_no_successor(&self) {
+    /// Waits until a whole pass has been made since now: the first may have begun before.
+    pub async fn until_looked_again(&self, operator: &Running) {
+        let is_look = |call: &Call| call.verb == Verb::Get && call.target.resource == "streamingjobs";
+        let looks = || operator.faults.calls().into_iter().filter(is_look).count();
+        let before = looks();
+        let ask = || async {
+            anyhow::ensure!(looks() >= before + 3, "{} passes since", looks() - before);
+            Ok(())
+        };
+        eventually("two more passes", PATIENCE, ask).await.unwrap();
+    }
+
+    /// No successor though everything was looked at again, long after.
+    async fn assert_no_successor(&self, operator: &Running) {
         let before = self.job("j").await.data["status"]["epoch"].clone();
-        self.annotate("j", "test/touched", &format!("{before}")).await;
         self.clock.advance(PAST_GRACE);
+        self.until_looked_again(operator).await;
         let stalled = self.until_condition("j", "Stalled", "True", "PreviousRunUnconfirmed").await;
+        assert_eq!(condition(&stalled, "PreviousRunTerminated")["status"], "False", "{stalled:#}");
         assert_eq!(stalled["status"]["epoch"], before, "{stalled:#}");
         assert_eq!(self.kubelet.running(&self.namespace, "j").len(), 1);
+    }
+
+    /// Waits for a run under this epoch.
+    async fn until_streaming_under(&self, epoch: u64) -> Value {
+        let streams = |job: &Value| condition(job, "Ready")["reason"] == "Streaming" && job["status"]["epoch"] == epoch;
+        self.until("j", &format!("streaming under epoch {epoch}"), streams).await
+    }
+
+    /// The process of epoch 1 was refused by the store once epoch 2 was there, and ended by that.
+    async fn assert_fenced(&self) {
+        let ended = |records: &[ProcessRecord]| records.iter().find(|record| record.epoch == Some(1))?.exit;
+        let exit = self.kubelet.wait_for("the old process is fenced", ended).await.unwrap();
+        assert_eq!(exit.code, i32::from(ExitClass::Fenced.code()));
+        let store = self.store("j", "t");
+        let committed = || async {
+            let commits = store.commits()?;
+            let first = commits.iter().position(|commit| commit.epoch == 2).context("nothing was committed under epoch 2")?;
+            anyhow::ensure!(commits.len() > first + 3, "only a few were");
+            Ok(commits[first..].iter().all(|commit| commit.epoch == 2))
+        };
+        assert!(eventually("commits under epoch 2", PATIENCE, committed).await.unwrap(), "a late commit took effect");
+        assert_eq!(store.verify(), Vec::<String>::new());
     }
 }
 
@@ -56,38 +96,60 @@ fn waiting_job() -> Value {
     job
 }
 
+/// A job whose sink takes effect again with each attempt.
+fn unfenced_job() -> Value {
+    let mut job = job("j", &["t"]);
+    job["spec"]["tasks"][0]["queries"][0]["sink"] = json!({"format": "console"});
+    job
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn m03_a_successor_waits_for_a_process_that_ignores_sigterm() {
+async fn m03_a_successor_waits_for_a_process_that_ignores_sigterm_through_edits() {
     let world = World::new("sigterm").await;
     let operator = world.operator().await;
-    world.apply(&job("j", &["t"])).await;
+    let mut wanted = job("j", &["t"]);
+    wanted["spec"]["stopTimeout"] = json!("10m");
+    world.apply(&wanted).await;
     world.until_streaming("j").await;
-    world.kubelet.delay_sigterm(&world.namespace, "j--t", Duration::from_secs(60));
+    world.kubelet.delay_sigterm(&world.namespace, "j--t", Duration::from_secs(120));
     world.edit("j", json!({"spec": {"parameters": {"a": "b"}}})).await;
-    world.until("j", "in run 2", |job| job["status"]["run"]["number"] == 2 && condition(job, "Ready")["reason"] == "Streaming").await;
+    let is_ordered = |job: &Value| condition(job, "Ready")["reason"] == "Upgrading" && !job["status"]["memory"]["run"]["stop"].is_null();
+    world.until("j", "stopping for the edit", is_ordered).await;
+    world.edit("j", json!({"spec": {"parameters": {"a": "c"}}})).await;
+    world.clock.advance(Duration::from_secs(120));
+    world.until_looked_again(&operator).await;
+    let shown = world.job("j").await.data;
+    assert_eq!((&shown["status"]["run"]["number"], &shown["status"]["epoch"]), (&json!(1), &json!(1)), "{shown:#}");
+    assert_eq!(world.kubelet.running(&world.namespace, "j").len(), 1);
+    world.kubelet.kill(&world.namespace, "j--t", Signal::KILL).unwrap();
+    world.until_run_streams("j", 2).await;
+    assert_eq!(world.job("j").await.data["status"]["run"]["generation"], 3, "straight to the newest edit");
     operator.stop().await;
     world.check(&[("j", "t")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn m03_a_lost_node_is_replaced_where_the_fence_protects() {
-    let world = World::new("fenced").await;
-    let operator = world.operator().await;
-    world.apply(&job("j", &["t"])).await;
-    world.until_streaming("j").await;
-    let lost = world.node().await;
-    world.lose_the_node().await;
-    world.clock.advance(PAST_GRACE);
-    let shown = world.until("j", "replaced", |job| condition(job, "Ready")["reason"] == "Streaming" && job["status"]["epoch"] == 2).await;
-    assert_ne!(world.node().await, lost, "{shown:#}");
-    // The process of the lost node meets the fence by itself.
-    let fenced = |records: &[weir_testcluster::kubelet::ProcessRecord]| {
-        records.iter().any(|record| record.epoch == Some(1) && record.ended_at.is_some()).then_some(())
-    };
-    world.kubelet.wait_for("the old process is fenced", fenced).await.unwrap();
-    assert_eq!(world.store("j", "t").verify(), Vec::<String>::new());
-    operator.stop().await;
-    world.recorder.check().unwrap();
+    // Also when a human takes the pod away by force before.
+    for forced in [false, true] {
+        let world = World::new("fenced").await;
+        let operator = world.operator().await;
+        world.apply(&job("j", &["t"])).await;
+        world.until_streaming("j").await;
+        let lost = world.node().await;
+        world.lose_the_node().await;
+        if forced {
+            world.force_delete("j--t").await;
+        }
+        world.clock.advance(PAST_GRACE);
+        let shown = world.until_streaming_under(2).await;
+        assert_ne!(world.node().await, lost, "{shown:#}");
+        assert!(world.until_event("j", "RunForceReplaced").await.contains("epoch 1 of task t"));
+        world.assert_fenced().await;
+        operator.stop().await;
+        assert_eq!(world.events("j", "RunForceReplaced").await.len(), 1);
+        world.recorder.check().unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,16 +159,26 @@ async fn m03_under_wait_only_proof_or_a_human_replaces() {
     world.apply(&waiting_job()).await;
     world.until_streaming("j").await;
     world.lose_the_node().await;
-    world.assert_no_successor().await;
+    world.assert_no_successor(&operator).await;
     // The object gone is no proof while the node is silent.
     world.force_delete("j--t").await;
-    world.assert_no_successor().await;
-    world.annotate("j", "weir.dev/confirm-terminated", "99").await;
-    world.assert_no_successor().await;
+    world.assert_no_successor(&operator).await;
+    for (wrong, says) in [("99", "99"), ("last", "no epoch")] {
+        world.annotate("j", "weir.dev/confirm-terminated", wrong).await;
+        let is_told = || async {
+            let told = world.events("j", "ConfirmationIgnored").await;
+            told.into_iter().find(|note| note.contains(says)).context("nobody said so")
+        };
+        let note = eventually(wrong, PATIENCE, is_told).await.unwrap();
+        assert!(note.contains("has epoch 1"), "the right one is named: {note}");
+        world.assert_no_successor(&operator).await;
+    }
     world.annotate("j", "weir.dev/confirm-terminated", "1").await;
-    world.until("j", "replaced", |job| condition(job, "Ready")["reason"] == "Streaming" && job["status"]["epoch"] == 2).await;
-    assert_eq!(world.store("j", "t").verify(), Vec::<String>::new());
+    world.until_streaming_under(2).await;
+    assert!(world.until_event("j", "RunForceReplaced").await.contains("confirm-terminated"));
+    world.assert_fenced().await;
     operator.stop().await;
+    assert_eq!(world.events("j", "ConfirmationIgnored").await.len(), 2, "once per value");
     world.recorder.check().unwrap();
 }
 
@@ -118,7 +190,7 @@ async fn m03_a_node_that_is_gone_or_comes_back_is_proof() {
     world.until_streaming("j").await;
     let node = world.node().await;
     world.lose_the_node().await;
-    world.assert_no_successor().await;
+    world.assert_no_successor(&operator).await;
     world.control("j", "t", &Control::default());
     world.kubelet.recover_node(&node).await.unwrap();
     world.until_streaming("j").await;
@@ -127,7 +199,7 @@ async fn m03_a_node_that_is_gone_or_comes_back_is_proof() {
     world.kubelet.remove_node(&node).await.unwrap();
     // As the pod garbage collector of a cluster does with pods of nodes that are gone.
     world.kubelet.collect_garbage().await.unwrap();
-    world.until("j", "replaced", |job| condition(job, "Ready")["reason"] == "Streaming" && job["status"]["epoch"] == 2).await;
+    world.until_streaming_under(2).await;
     operator.stop().await;
     world.recorder.check().unwrap();
 }
@@ -136,14 +208,51 @@ async fn m03_a_node_that_is_gone_or_comes_back_is_proof() {
 async fn m03_sinks_without_a_fence_wait_for_proof() {
     let world = World::new("unfenced").await;
     let operator = world.operator().await;
-    let mut wanted = job("j", &["t"]);
-    wanted["spec"]["tasks"][0]["queries"][0]["sink"] = json!({"format": "console"});
-    world.apply(&wanted).await;
+    world.apply(&unfenced_job()).await;
     world.until_streaming("j").await;
     world.lose_the_node().await;
-    world.assert_no_successor().await;
+    world.assert_no_successor(&operator).await;
     operator.stop().await;
     world.check(&[("j", "t")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m03_a_pod_taken_away_by_force_on_a_healthy_node_is_no_proof() {
+    for wanted in [waiting_job(), unfenced_job()] {
+        let world = World::new("forced").await;
+        let operator = world.operator().await;
+        world.apply(&wanted).await;
+        world.until_streaming("j").await;
+        world.kubelet.delay_sigterm(&world.namespace, "j--t", Duration::from_secs(600));
+        // Once while nobody asked for a stop, with an operator that has seen nothing of it.
+        operator.kill().await;
+        world.force_delete("j--t").await;
+        let operator = world.operator().await;
+        world.until_condition("j", "PreviousRunTerminated", "False", "PodVanished").await;
+        world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
+        world.assert_no_successor(&operator).await;
+        world.kubelet.kill(&world.namespace, "j--t", Signal::KILL).unwrap();
+        world.kubelet.wait_for("ended", |records| records.iter().all(|record| record.ended_at.is_some()).then_some(())).await.unwrap();
+        world.annotate("j", "weir.dev/confirm-terminated", "1").await;
+        world.until_run_streams("j", 2).await;
+        world.kubelet.delay_sigterm(&world.namespace, "j--t", Duration::ZERO);
+        // A deletion with grace ends with a last state that says so: proof, also where nobody reads the pod in between.
+        let grace = DeleteParams { grace_period_seconds: Some(5), ..DeleteParams::default() };
+        world.pods().delete("j--t", &grace).await.unwrap();
+        world.until_streaming_under(3).await;
+        operator.stop().await;
+        world.check(&[("j", "t")]);
+    }
+    let world = World::new("forced").await;
+    let operator = world.operator().await;
+    world.apply(&job("j", &["t"])).await;
+    world.until_streaming("j").await;
+    world.kubelet.delay_sigterm(&world.namespace, "j--t", Duration::from_secs(600));
+    world.force_delete("j--t").await;
+    world.until_streaming_under(2).await;
+    world.assert_fenced().await;
+    operator.stop().await;
+    world.recorder.check().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,12 +264,16 @@ async fn m03_a_pod_that_a_foreign_finalizer_holds_is_waited_for() {
     let held = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     world.pods().patch("j--t", &PatchParams::default(), &Patch::Merge(&held)).await.unwrap();
     world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
-    world.kubelet.wait_for("ended", |records| records.iter().all(|record| record.ended_at.is_some()).then_some(())).await.unwrap();
-    world.annotate("j", "test/touched", "1").await;
+    let names_it = |job: &Value| condition(job, "Ready")["message"].as_str().is_some_and(|message| message.contains("example.com/hold"));
+    let shown = world.until("j", "held", names_it).await;
+    assert_eq!(condition(&shown, "Reconciling")["reason"], "WaitingForTermination", "{shown:#}");
     assert!(world.kubelet.running(&world.namespace, "j").is_empty());
+    world.clock.advance(PAST_GRACE);
+    let shown = world.until_condition("j", "Stalled", "True", "FinalizerBlocked").await;
+    assert!(names_it(&shown) && shown["status"]["epoch"] == 1, "{shown:#}");
     let free = json!({"metadata": {"finalizers": null}});
     world.pods().patch("j--t", &PatchParams::default(), &Patch::Merge(&free)).await.unwrap();
-    world.until("j", "in run 2", |job| job["status"]["run"]["number"] == 2 && condition(job, "Ready")["reason"] == "Streaming").await;
+    world.until_run_streams("j", 2).await;
     operator.stop().await;
     world.check(&[("j", "t")]);
 }

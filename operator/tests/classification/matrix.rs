@@ -117,6 +117,7 @@ fn word(phase: &Phase) -> &'static str {
         Phase::Terminating => "terminating",
         Phase::Exited(_) => "exited",
         Phase::Unreachable { .. } => "unreachable",
+        Phase::Vanished => "vanished",
     }
 }
 

@@ -139,7 +139,7 @@ fn bounded(phase: &Phase) -> bool {
         }
         Phase::Starting(obstacle) => obstacle.reason().is_none_or(|(_, message)| message.len() <= MESSAGE_BYTES),
         Phase::Unreachable { since } => *since <= now(),
-        Phase::Ready | Phase::Terminating => true,
+        Phase::Ready | Phase::Terminating | Phase::Vanished => true,
     }
 }
 

@@ -69,12 +69,15 @@ pub(super) fn previous_run_terminated(look: &Look<'_>) -> Verdict {
         let instance = slot.live()?;
         let owned = run.and_then(|run| run.tasks.get(name)).is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch));
         let superseded = run.is_some_and(|run| run.stop.is_some());
-        let silent = matches!(instance.phase, Phase::Unreachable { .. });
+        let silent = matches!(instance.phase, Phase::Unreachable { .. } | Phase::Vanished);
         (!owned || superseded || silent).then_some((name, instance))
     });
     match stranger {
         Some((name, Instance { phase: Phase::Unreachable { .. }, epoch, .. })) => {
             Verdict::fails("NodeUnreachable", format!("task {name}, epoch {epoch}"))
+        }
+        Some((name, Instance { phase: Phase::Vanished, epoch, .. })) => {
+            Verdict::fails("PodVanished", format!("task {name}, epoch {epoch}"))
         }
         Some((name, instance)) => Verdict::fails("WaitingForTermination", format!("task {name}, epoch {}", instance.epoch)),
         None if look.memory.run_number <= 1 && look.memory.last_run.is_none() => Verdict::holds("NoPreviousRun", ""),

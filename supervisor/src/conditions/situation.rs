@@ -5,10 +5,10 @@
 
 use weir_crds::policy::TaskRetryMode;
 
-use super::Look;
+use super::{Condition, Look};
 use crate::desired::{Acceptance, Lifetime};
 use crate::memory::{RunMemory, StopCause, TaskMemory, TaskState};
-use crate::observed::{Phase, Shutdown, Slot};
+use crate::observed::{Instance, Phase, Shutdown, Slot};
 use crate::time::{Timestamp, after, elapsed, rfc3339};
 
 /// The situations of a job.
@@ -27,6 +27,8 @@ pub(super) enum Situation {
     NodeUnreachable { message: String, lasting: bool },
     /// Something from before is not over yet.
     WaitingForTermination { message: String },
+    /// Something that has ended stays in its slot because others hold it; that should pass soon.
+    Held { message: String, lasting: bool },
     /// A run is stopped to make room for an edit.
     Upgrading { message: String },
     /// A human has to look.
@@ -91,8 +93,9 @@ fn stopping(look: &Look<'_>) -> Situation {
         Some((task, instance)) if late => {
             let (name, epoch) = (&instance.name, instance.epoch);
             let message = format!(
-                "task {task} (epoch {epoch}, {name}) is still there long after its stop deadline; \
-                 annotate weir.dev/skip-graceful-stop: \"true\" to go on without waiting for it"
+                "task {task} (epoch {epoch}, {name}) is still there long after its stop deadline{}; \
+                 annotate weir.dev/skip-graceful-stop: \"true\" to go on without waiting for it",
+                held_by(instance)
             );
             Situation::StopBlocked { message }
         }
@@ -123,12 +126,16 @@ fn occupied(look: &Look<'_>) -> Option<String> {
 fn unreachable(look: &Look<'_>) -> Option<Situation> {
     look.observed.slots.iter().find_map(|(task, slot)| {
         let instance = slot.instance()?;
-        let Phase::Unreachable { since } = instance.phase else { return None };
-        let epoch = instance.epoch;
-        let message = format!(
-            "the node of task {task} (epoch {epoch}) does not answer; once it is known to be gone, \
-             annotate weir.dev/confirm-terminated: {epoch}"
-        );
+        let (name, epoch) = (&instance.name, instance.epoch);
+        let (since, what) = match instance.phase {
+            Phase::Unreachable { since } => (since, format!("the node of task {task} (epoch {epoch}) does not answer")),
+            Phase::Vanished => {
+                let what = format!("{name} of task {task} (epoch {epoch}) vanished without being seen to end, so its process may be alive");
+                (look.now, what)
+            }
+            Phase::Starting(_) | Phase::Ready | Phase::Terminating | Phase::Exited(_) => return None,
+        };
+        let message = format!("{what}; once it is known to be gone, annotate weir.dev/confirm-terminated: {epoch}");
         Some(Situation::NodeUnreachable { message, lasting: has_lasted(look, since) })
     })
 }
@@ -136,7 +143,9 @@ fn unreachable(look: &Look<'_>) -> Option<Situation> {
 /// Whether a silence outlasted its grace. A shell that cannot tell when it began says "now" each
 /// time; then it has lasted since the condition that shows it.
 fn has_lasted(look: &Look<'_>, since: Timestamp) -> bool {
-    let shown = look.memory.conditions.iter().find(|known| known.kind == "PreviousRunTerminated" && known.reason == "NodeUnreachable");
+    let is_shown =
+        |known: &&Condition| known.kind == "PreviousRunTerminated" && matches!(known.reason.as_str(), "NodeUnreachable" | "PodVanished");
+    let shown = look.memory.conditions.iter().find(is_shown);
     let since = shown.map_or(since, |shown| since.min(shown.last_transition_time));
     elapsed(since, look.now) >= crate::decide::NODE_GRACE
 }
@@ -168,11 +177,35 @@ fn in_run(look: &Look<'_>, run: &RunMemory) -> Situation {
     if run.ready_since.is_some() {
         return Situation::Streaming { message: format!("run {} is streaming", run.number) };
     }
-    let waits = run.tasks.iter().find(|(name, task)| task.state == TaskState::Pending && look.observed.slot(name).live().is_some());
-    if let Some((name, _)) = waits {
-        return Situation::WaitingForTermination { message: format!("an earlier instance of task {name} is not over yet") };
+    let mut pending = run.tasks.iter().filter(|(_, task)| task.state == TaskState::Pending);
+    let bars = |instance: &&Instance| !matches!(instance.phase, Phase::Exited(_)) || !instance.held_by.is_empty();
+    let waits = pending.find_map(|(name, _)| Some((name, look.observed.slot(name).instance().filter(bars)?)));
+    if let Some((name, instance)) = waits {
+        return waiting(look, name, instance);
     }
     Situation::Starting { obstacle: obstacle(look, run), message: format!("run {} is starting", run.number) }
+}
+
+/// What an instance that bars the way of a task is waited for.
+fn waiting(look: &Look<'_>, task: &str, instance: &Instance) -> Situation {
+    let held = held_by(instance);
+    match &instance.phase {
+        Phase::Exited(exit) if !held.is_empty() => {
+            let message =
+                format!("{}, an earlier instance of task {task}, has ended{held}; whoever set that has to take it away", instance.name);
+            Situation::Held { message, lasting: elapsed(exit.at, look.now) >= crate::decide::STUCK_GRACE }
+        }
+        _ => Situation::WaitingForTermination { message: format!("an earlier instance of task {task} is not over yet{held}") },
+    }
+}
+
+/// What others hold an instance with, for people.
+fn held_by(instance: &Instance) -> String {
+    match instance.held_by.as_slice() {
+        [] => String::new(),
+        [one] => format!(" and is held by the finalizer {one}"),
+        more => format!(" and is held by the finalizers {}", more.join(", ")),
+    }
 }
 
 /// A task that is failed or waits, failed ones first.

@@ -69,6 +69,12 @@ fn row(situation: Situation) -> Core {
         Situation::WaitingForTermination { message } => {
             moving("RunStarting", "WaitingForTermination", message, Verdict::fails("RunStarting", ""))
         }
+        Situation::Held { message, lasting: true } => {
+            Core { ready: Verdict::fails("RunStarting", message.clone()), ..broken("FinalizerBlocked", message, Running::Starting) }
+        }
+        Situation::Held { message, lasting: false } => {
+            moving("RunStarting", "WaitingForTermination", message, Verdict::fails("RunStarting", ""))
+        }
         Situation::Upgrading { message } => moving("Upgrading", "WaitingForTermination", message, Verdict::fails("Stopping", "")),
         Situation::Stalled { reason, message, running } => broken(&reason, message, running),
         Situation::Starting { obstacle, message } => {

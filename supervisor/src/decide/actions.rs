@@ -7,7 +7,7 @@
 //! settings, whose delivery may fail for long, are repeated at a pace.
 
 use crate::decide::Pass;
-use crate::decide::tasks::may_replace_lost;
+use crate::decide::unproven::given_up;
 use crate::memory::{TaskMemory, TaskState};
 use crate::observed::{Instance, Phase, Slot, StopOrder};
 use crate::plan::Action;
@@ -46,10 +46,8 @@ fn on_instance(pass: &Pass<'_>, name: &str, instance: &Instance) -> Option<Actio
             let foreign = !pass.desired.has_task(name);
             (wanted_again || foreign).then_some(Action::ClearTask { task: task_name, epoch })
         }
-        (Phase::Unreachable { since }, None) => {
-            may_replace_lost(pass, epoch, *since).then_some(Action::ForceRemoveTask { task: task_name, epoch })
-        }
-        (Phase::Unreachable { .. }, Some(_)) => None,
+        (Phase::Unreachable { .. }, None) => given_up(pass, instance).map(|_| Action::ForceRemoveTask { task: task_name, epoch }),
+        (Phase::Unreachable { .. }, Some(_)) | (Phase::Vanished, _) => None,
         (_, Some(task)) => match &task.stop {
             Some(stop) => stop_by(pass, name, instance, stop.deadline),
             None => live_config(pass, name, instance, task),

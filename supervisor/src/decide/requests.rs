@@ -11,7 +11,7 @@ use crate::memory::{
     NextStart, OneRunMemory, RunMemory, RunResult, SpecMark, StallEnd, StartReason, StopCause, TaskMemory, TaskState, TaskStop,
     TaskStopGoal,
 };
-use crate::observed::{Observed, Shutdown};
+use crate::observed::{Observed, Shutdown, Unreadable};
 use crate::plan::Finished;
 use crate::time::after;
 
@@ -23,6 +23,18 @@ pub(super) fn apply(pass: &mut Pass<'_>) {
     one_run(pass);
     suspend(pass);
     shutdown(pass);
+}
+
+/// Answers what cannot be understood, once per text.
+pub(super) fn answer_unreadable(pass: &mut Pass<'_>) {
+    let observed = pass.observed;
+    pass.memory.unreadable.retain(|request, _| observed.unreadable.iter().any(|unreadable| unreadable.request == *request));
+    for Unreadable { request, text, expected } in &observed.unreadable {
+        let known = pass.memory.unreadable.insert(request.clone(), text.clone());
+        if known.as_ref() != Some(text) {
+            pass.warning("AnnotationIgnored", format!("{request}: {text:?} was ignored: {expected}"));
+        }
+    }
 }
 
 fn edits(pass: &mut Pass<'_>) {

@@ -5,14 +5,12 @@
 //! because accounting leaves the live states. Starting is written ahead here:
 //! a new epoch for every order.
 
-use crate::decide::{Pass, outcomes};
+use crate::decide::{Pass, outcomes, unproven};
 use crate::health;
 use crate::memory::{ConfigOrder, RunCause, RunMemory, Stall, StallEnd, TaskMemory, TaskState, TaskStop, TaskStopGoal};
 use crate::observed::{Instance, Phase, Slot, StartObstacle};
 use crate::time::{Timestamp, after, elapsed};
 
-/// How long a node may be silent before its tasks are judged.
-pub(crate) const NODE_GRACE: std::time::Duration = std::time::Duration::from_secs(30);
 /// How soon settings that were not confirmed are sent again.
 pub(super) const CONFIG_PACE: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -58,23 +56,17 @@ fn observe_own(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance:
     }
     match &instance.phase {
         Phase::Exited(exit) => outcomes::ended(pass, name, task, exit, instance.epoch),
-        Phase::Unreachable { since } => {
-            if may_replace_lost(pass, instance.epoch, *since) {
+        Phase::Unreachable { .. } => {
+            if let Some(because) = unproven::given_up(pass, instance) {
+                unproven::tell(pass, name, instance, because);
                 outcomes::vanished(pass, name, task, "NodeLost");
             }
         }
-        Phase::Terminating => {}
+        // One that is given up has left its slot before.
+        Phase::Vanished | Phase::Terminating => {}
         Phase::Starting(obstacle) => starting(pass, name, task, instance, obstacle),
         Phase::Ready => ready(pass, name, task, instance),
     }
-}
-
-/// Whether an instance on a silent node is given up.
-pub(super) fn may_replace_lost(pass: &Pass<'_>, epoch: u64, since: Timestamp) -> bool {
-    use weir_crds::policy::NodeLostPolicy;
-    let fenced = pass.desired.rules.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced;
-    let confirmed = pass.observed.confirmed_terminated == Some(epoch);
-    !pass.desired.paused && (confirmed || (fenced && elapsed(since, pass.now) >= NODE_GRACE))
 }
 
 fn starting(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &Instance, obstacle: &StartObstacle) {

@@ -5,19 +5,19 @@
 
 use crate::decide::Pass;
 use crate::exit::own_report;
-use crate::memory::{NextStart, RunMemory, StartReason, TaskMemory};
+use crate::memory::{HIGHEST_EPOCH, NextStart, RunMemory, StartReason, TaskMemory};
 use crate::observed::{Instance, Phase, Slot};
 use crate::time::{Timestamp, after};
 
-/// Lifts the counter above every epoch that anybody has seen.
+/// Lifts the counter to the highest epoch that anybody has seen or that is recorded anywhere.
 pub(super) fn absorb_epochs(pass: &mut Pass<'_>) {
-    let slots = pass.observed.slots.values().map(|slot| match slot {
-        Slot::Absent | Slot::Occupied { .. } => 0,
-        Slot::Rejected { epoch, .. } | Slot::Lost { epoch } => *epoch,
-        Slot::Present(instance) => instance.epoch.max(reported(instance)),
+    let slots = pass.observed.slots.values().flat_map(|slot| match slot {
+        Slot::Absent | Slot::Occupied { .. } => [0, 0],
+        Slot::Rejected { epoch, .. } | Slot::Lost { epoch } => [*epoch, 0],
+        Slot::Present(instance) => [instance.epoch, reported(instance)],
     });
-    let seen = slots.max().unwrap_or(0).max(pass.observed.highest_epoch);
-    pass.memory.epoch = pass.memory.epoch.max(seen);
+    let seen = slots.chain([pass.observed.highest_epoch]).filter(|epoch| *epoch <= HIGHEST_EPOCH);
+    pass.memory.epoch = seen.chain([pass.memory.highest_epoch()]).max().unwrap_or_default();
 }
 
 fn reported(instance: &Instance) -> u64 {

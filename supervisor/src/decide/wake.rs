@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::decide::{Pass, actions, runs, tasks};
+use crate::decide::{Pass, actions, runs, tasks, unproven};
 use crate::desired::{Desired, Lifetime};
 use crate::health;
 use crate::memory::{Memory, RunMemory, TaskMemory, TaskState};
@@ -17,8 +17,8 @@ use crate::time::{Timestamp, after};
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// How often an order whose effect is awaited, or an end, is looked at.
 const AWAITING: Duration = Duration::from_secs(5);
-/// How long after its deadline a shutdown may still take.
-const STUCK_GRACE: Duration = Duration::from_secs(30);
+/// How long after its deadline a shutdown may still take, and what has ended may stay in its slot.
+pub(crate) const STUCK_GRACE: Duration = Duration::from_secs(30);
 /// How long a job between two runs counts as ready.
 pub(crate) const BETWEEN_RUNS_GRACE: Duration = Duration::from_secs(60);
 
@@ -51,7 +51,7 @@ pub(super) fn next(pass: &Pass<'_>, ordered: bool) -> Option<Timestamp> {
             due.push(after(pass.now, HEARTBEAT));
             due.push(actions::stranger_deadline(pass, instance));
             if let Phase::Unreachable { since } = instance.phase {
-                due.push(after(since, tasks::NODE_GRACE));
+                due.push(after(since, unproven::NODE_GRACE));
             }
         }
         // Nobody watches what is foreign.

@@ -113,6 +113,7 @@ impl Stage {
         let stored = Memory::from_json(&plan.memory.to_json()).unwrap();
         assert_eq!(stored, plan.memory, "the stored document says the same");
         self.memory = stored;
+        self.forget_what_vanished();
         if plan.events.is_empty() {
             self.plan = Some(Plan { events: self.plan.take().map_or_else(Vec::new, |old| old.events), ..plan.clone() });
         } else {
@@ -121,6 +122,15 @@ impl Stage {
             self.plan = Some(Plan { events: kept, ..plan.clone() });
         }
         plan
+    }
+
+    /// A shell tells of an instance that vanished only while a task calls it its own.
+    fn forget_what_vanished(&mut self) {
+        let run = self.memory.run.as_ref();
+        let is_own = |name: &String, instance: &Instance| {
+            run.and_then(|run| run.tasks.get(name)).is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch))
+        };
+        self.observed.slots.retain(|name, slot| slot.instance().is_none_or(|own| own.phase != Phase::Vanished || is_own(name, own)));
     }
 
     pub fn wait(&mut self, wait: Duration) -> Vec<Action> {
@@ -143,6 +153,7 @@ impl Stage {
                     reported_at: None,
                     queries: Vec::new(),
                     place: None,
+                    held_by: Vec::new(),
                 };
                 self.observed.slots.insert(task.clone(), Slot::Present(Box::new(instance)));
             }

@@ -342,6 +342,7 @@ impl World {
             reported_at: None,
             queries: Vec::new(),
             place: None,
+            held_by: Vec::new(),
         };
         self.observed.slots.insert(task.to_owned(), Slot::Present(Box::new(instance)));
     }

@@ -1,0 +1,129 @@
+//! Instances of which nobody knows whether they are over.
+//!
+//! One on a silent node, or one that vanished without being seen to end, is
+//! followed by another only where a fence makes it harmless or a human vouches
+//! for its end; else the job waits for proof. The word of a human is good for
+//! what waited for it when it came, and for nothing later: one that names an
+//! epoch by mistake is answered and has no effect when that one falls silent.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use weir_crds::policy::NodeLostPolicy;
+
+use crate::decide::Pass;
+use crate::memory::ConfirmationMemory;
+use crate::observed::{Instance, Observed, Phase, Slot};
+use crate::time::elapsed;
+
+/// How long a node may be silent before its tasks are judged.
+pub(crate) const NODE_GRACE: Duration = Duration::from_secs(30);
+
+/// Why an instance is given up without proof of its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum GivenUp {
+    /// It can do no harm any more.
+    Fenced,
+    /// A human vouches for its end.
+    Confirmed,
+}
+
+/// Takes in the word of a human, and answers one that nothing waits for; each once.
+pub(super) fn confirm(pass: &mut Pass<'_>) {
+    if pass.desired.paused {
+        return;
+    }
+    let Some(said) = &pass.observed.confirmed_terminated else {
+        pass.memory.confirmation = None;
+        return;
+    };
+    if pass.memory.confirmation.as_ref().is_some_and(|known| known.text == said.text) {
+        return;
+    }
+    let waiting: BTreeSet<u64> = instances(pass.observed).filter(|(_, instance)| is_unproven(instance)).map(|(_, own)| own.epoch).collect();
+    let epoch = said.epoch.filter(|epoch| waiting.contains(epoch));
+    pass.memory.confirmation = Some(ConfirmationMemory { text: said.text.clone(), epoch });
+    if epoch.is_some() {
+        return;
+    }
+    let right: Vec<String> = waiting.iter().map(u64::to_string).collect();
+    let remedy = if right.is_empty() {
+        "nothing waits for a confirmation; remove the annotation".to_owned()
+    } else {
+        format!("what waits for a confirmation has epoch {}", right.join(", "))
+    };
+    let what = if said.epoch.is_some() { "" } else { ", which is no epoch," };
+    pass.warning("ConfirmationIgnored", format!("weir.dev/confirm-terminated: {:?}{what} was ignored: {remedy}", said.text));
+}
+
+/// What is left of the slots once what vanished and is given up counts as gone; none where nothing is.
+pub(super) fn settle(pass: &mut Pass<'_>) -> Option<Observed> {
+    let vanished = instances(pass.observed).filter(|(_, instance)| instance.phase == Phase::Vanished);
+    let settled: Vec<_> = vanished.filter_map(|(name, instance)| Some((name, instance, given_up(pass, instance)?))).collect();
+    if settled.is_empty() {
+        return None;
+    }
+    let mut left = pass.observed.clone();
+    for (name, instance, because) in settled {
+        left.slots.insert(name.clone(), Slot::Absent);
+        if because == GivenUp::Confirmed {
+            tell(pass, name, instance, because);
+        }
+    }
+    Some(left)
+}
+
+/// Whether an instance is given up.
+pub(super) fn given_up(pass: &Pass<'_>, instance: &Instance) -> Option<GivenUp> {
+    if pass.desired.paused || !is_unproven(instance) {
+        return None;
+    }
+    if pass.memory.confirmation.as_ref().is_some_and(|known| known.epoch == Some(instance.epoch)) {
+        return Some(GivenUp::Confirmed);
+    }
+    let has_lasted = match instance.phase {
+        Phase::Unreachable { since } => elapsed(since, pass.now) >= NODE_GRACE,
+        // Nothing of it can come back.
+        _ => true,
+    };
+    let fenced = pass.desired.rules.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced;
+    (fenced && has_lasted).then_some(GivenUp::Fenced)
+}
+
+/// Says that an instance is given up, once for each.
+pub(super) fn tell(pass: &mut Pass<'_>, task: &str, instance: &Instance, because: GivenUp) {
+    if !pass.memory.given_up.insert(instance.epoch) {
+        return;
+    }
+    let seen = match instance.phase {
+        Phase::Vanished => "vanished without being seen to end",
+        _ => "is on a node that does not answer",
+    };
+    let why = match because {
+        GivenUp::Fenced => "its checkpoints and sinks fence it",
+        GivenUp::Confirmed => "weir.dev/confirm-terminated vouches that it is gone",
+    };
+    let (name, epoch) = (&instance.name, instance.epoch);
+    pass.warning("RunForceReplaced", format!("{name}, epoch {epoch} of task {task}, {seen} and is given up: {why}"));
+}
+
+/// Tells of strangers that are given up, and forgets what was told of instances that are gone.
+pub(super) fn observe_strangers(pass: &mut Pass<'_>) {
+    let present: BTreeSet<u64> = instances(pass.observed).map(|(_, instance)| instance.epoch).collect();
+    pass.memory.given_up.retain(|epoch| present.contains(epoch));
+    for (name, instance) in instances(pass.observed) {
+        let task = pass.memory.run.as_ref().and_then(|run| run.tasks.get(name));
+        let owned = task.is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch));
+        if let Some(because) = given_up(pass, instance).filter(|_| !owned) {
+            tell(pass, name, instance, because);
+        }
+    }
+}
+
+fn instances(observed: &Observed) -> impl Iterator<Item = (&String, &Instance)> {
+    observed.slots.iter().filter_map(|(name, slot)| Some((name, slot.live()?)))
+}
+
+fn is_unproven(instance: &Instance) -> bool {
+    matches!(instance.phase, Phase::Unreachable { .. } | Phase::Vanished)
+}
