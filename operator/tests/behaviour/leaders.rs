@@ -30,7 +30,7 @@ use weir_testcluster::wait::eventually;
 use crate::world::{IMAGE, PATIENCE, Running, World, condition, is_observed, job};
 
 /// How long a lease of these tests lasts.
-const LEASE_DURATION: &str = "6s";
+const LEASE_DURATION: &str = "12s";
 /// What a follower may take to end, of which its farewell to the lease may take one.
 const AT_ONCE: Duration = Duration::from_secs(5);
 const TEN_MINUTES: Duration = Duration::from_secs(600);
