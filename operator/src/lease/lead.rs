@@ -38,7 +38,10 @@ where
         }
         tokio::select! {
             biased;
-            () = lost(&mut leadership) => {}
+            // The last word of an election that is over is no leadership.
+            () = lost(&mut leadership) => if leadership.has_changed().is_err() {
+                return None;
+            },
             result = work() => return Some(result),
         }
     }

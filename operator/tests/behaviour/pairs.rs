@@ -138,7 +138,8 @@ async fn run(chain: &mut Chain, falls: [Fall; 2]) -> usize {
     }
     chain.world.until_run_of_passes(&last.running).await;
     chain.expect().await;
-    chain.reached_by(last.running).await;
+    last.running.stop().await;
+    chain.reached_by(chain.world.operator().await).await;
     reached
 }
 

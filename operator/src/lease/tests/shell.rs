@@ -257,3 +257,14 @@ async fn an_order_to_stop_ends_a_follower_at_once_and_leaves_a_leader_to_its_wor
     }
     assert_eq!(ordered.elapsed(), Duration::from_secs(3), "the leader alone took its time");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_election_that_ends_without_a_word_ends_the_work() {
+    let until = Instant::now() + Duration::from_secs(600);
+    let (leadership, told) = watch::channel(Leadership::Leading { until });
+    let (_stop, stopped) = watch::channel(false);
+    let work = tokio::spawn(while_leading(told, stopped, pending::<()>));
+    tokio::task::yield_now().await;
+    drop(leadership);
+    assert_eq!(timeout(Duration::from_secs(1), work).await.unwrap().unwrap(), None);
+}
