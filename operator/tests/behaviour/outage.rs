@@ -91,15 +91,18 @@ async fn m15_pods_that_may_not_be_listed_and_a_server_that_asks_for_patience_are
         world.apply(&job(name, &["t"])).await;
         world.until_streaming(name).await;
     }
-    let lists = Matcher::any().verb(Verb::List).resource("pods");
-    for (matcher, refusal, run) in [(lists, Refusal::code(403), 2), (Matcher::any(), Refusal::retry_after(1), 3)] {
+    // A right that is taken away is gone for single pods as well.
+    let pods = [Verb::List, Verb::Get].map(|verb| Matcher::any().verb(verb).resource("pods")).to_vec();
+    for (matchers, refusal, run) in [(pods, Refusal::code(403), 2), (vec![Matcher::any()], Refusal::retry_after(1), 3)] {
         let processes = world.kubelet.records().len();
-        let rule = operator.faults.add(matcher, Times::Always, Effect::Answer(refusal));
+        let add = |matcher| operator.faults.add(matcher, Times::Always, Effect::Answer(refusal.clone()));
+        let rules: Vec<_> = matchers.into_iter().map(add).collect();
         let (calls, writes) = (operator.faults.calls().len(), operator.faults.writes().len());
         // What happens meanwhile is not seen, and nothing is made of that.
         world.kubelet.kill(&world.namespace, "a--t", Signal::KILL).unwrap();
         let refused = || async {
-            anyhow::ensure!(operator.faults.hits(rule).len() >= 8, "fewer refusals");
+            let hits: usize = rules.iter().map(|rule| operator.faults.hits(*rule).len()).sum();
+            anyhow::ensure!(hits >= 8, "{hits} refusals");
             Ok(())
         };
         let began = Instant::now();
@@ -109,7 +112,7 @@ async fn m15_pods_that_may_not_be_listed_and_a_server_that_asks_for_patience_are
         assert!(touching.is_empty(), "{touching:?}");
         let rate = (operator.faults.calls().len() - calls) as f64 / began.elapsed().as_secs_f64();
         assert!(rate < 20.0, "{rate} calls a second");
-        operator.faults.remove(rule);
+        rules.iter().for_each(|rule| operator.faults.remove(*rule));
         for name in ["a", "b"] {
             world.edit(name, json!({"spec": {"restartNonce": run}})).await;
         }

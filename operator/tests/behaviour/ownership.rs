@@ -1,5 +1,7 @@
 //! M10: what belongs to others is never touched; what is ours is found by its owner.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -32,6 +34,8 @@ async fn m10_a_foreign_pod_in_the_slot_is_reported_and_never_touched() {
         assert_eq!(after.metadata.uid, before.metadata.uid);
         assert_eq!(after.metadata.resource_version, before.metadata.resource_version);
         pods.delete("j--t", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await.unwrap();
+        // Foreign pods are not watched; the next look is due by the clock.
+        world.clock.advance(Duration::from_secs(30));
         world.until_streaming("j").await;
         operator.stop().await;
         world.check(&[("j", "t")]);
