@@ -4,9 +4,8 @@
 //! kept, the oldest dropped and counted, and the reconciler never waits. The
 //! events of a job go out one after the other, those of different jobs side by
 //! side, each within a time limit, so that an answer that never comes delays
-//! nobody else. An event is only published under a reason of the closed list
-//! below, which is also what the documentation lists. A namespace that is being
-//! removed answers 403 or 404; that is logged once, at debug, and changes nothing.
+//! nobody else. Reasons are the supervisor's. A namespace that is being removed
+//! answers 403 or 404; that is logged once, at debug, and changes nothing.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashSet, VecDeque};
@@ -32,50 +31,6 @@ pub const QUEUE_LENGTH: usize = 1024;
 pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Jobs whose events are published side by side.
 const SIDE_BY_SIDE: usize = 64;
-
-/// Reasons of normal events.
-pub const NORMAL_REASONS: [&str; 10] = [
-    "BackoffReset",
-    "Resumed",
-    "RunAdopted",
-    "RunCompleted",
-    "RunReady",
-    "RunStarted",
-    "RunStopped",
-    "SchemaChanged",
-    "SpecUpdateApplied",
-    "Suspended",
-];
-
-/// Reasons of warnings.
-pub const WARNING_REASONS: [&str; 26] = [
-    "AnnotationIgnored",
-    "BacklogExceeded",
-    "CheckpointIncompatible",
-    "ConfirmationIgnored",
-    "CrashLooping",
-    "CreateContainerConfigError",
-    "FallingBehind",
-    "FencedOut",
-    "FinalizerBlocked",
-    "ImagePullFailed",
-    "InternalError",
-    "OwnershipConflict",
-    "PodUnschedulable",
-    "PreviousRunUnconfirmed",
-    "ProgressStale",
-    "RunDisrupted",
-    "RunFailed",
-    "RunForceReplaced",
-    "RunNowIgnored",
-    "ScopeConflict",
-    "SpecInvalid",
-    "StartDeadlineExceeded",
-    "StatusUnreadable",
-    "TaskFailed",
-    "TaskRetrying",
-    "TickSkipped",
-];
 
 /// Where events go. Cheap to clone; all clones share one queue and one recorder.
 #[derive(Clone)]
@@ -111,15 +66,6 @@ impl EventSink {
 
     /// Queues an event about a job; never waits and never fails.
     pub fn publish(&self, job: &JobId, event: &Event) {
-        let known = match event.kind {
-            EventKind::Normal => NORMAL_REASONS.contains(&event.reason),
-            EventKind::Warning => WARNING_REASONS.contains(&event.reason),
-        };
-        if !known {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(reason = event.reason, "an event with a reason outside the published list is left out");
-            return;
-        }
         let mut queue = self.shared.queue.lock();
         if queue.len() >= QUEUE_LENGTH {
             queue.pop_front();
@@ -198,7 +144,7 @@ impl Shared {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let name = regarding.name.as_deref().unwrap_or_default();
         let namespace = regarding.namespace.as_deref().unwrap_or_default();
-        tracing::warn!(namespace, job = name, reason = event.reason, "the API server did not answer to an event in time");
+        tracing::warn!(namespace, job = name, reason = event.reason.as_str(), "the API server did not answer to an event in time");
     }
 
     fn note_failure(&self, error: &kube::Error, event: &Published, regarding: &ObjectReference) {
@@ -208,10 +154,10 @@ impl Shared {
         match error {
             kube::Error::Api(status) if matches!(status.code, 403 | 404) => {
                 if !self.refused_before.swap(true, Ordering::Relaxed) {
-                    tracing::debug!(%error, namespace, job = name, reason = event.reason, "events are refused; further refusals are not logged");
+                    tracing::debug!(%error, namespace, job = name, reason = event.reason.as_str(), "events are refused; further refusals are not logged");
                 }
             }
-            _ => tracing::debug!(%error, namespace, job = name, reason = event.reason, "an event was not published"),
+            _ => tracing::debug!(%error, namespace, job = name, reason = event.reason.as_str(), "an event was not published"),
         }
     }
 }
@@ -219,11 +165,11 @@ impl Shared {
 fn published(event: &Event) -> Published {
     let note = cut(&event.note, NOTE_BYTES).to_owned();
     Published {
-        type_: match event.kind {
+        type_: match event.kind() {
             EventKind::Normal => EventType::Normal,
             EventKind::Warning => EventType::Warning,
         },
-        reason: event.reason.to_owned(),
+        reason: event.reason.as_str().to_owned(),
         // The recorder folds events of one action and reason into the first one, text included. A different text is a
         // different event, or the last failure would be shown with the words of the first.
         action: format!("Supervise-{:016x}", digest(&note)),

@@ -13,7 +13,7 @@ use tracing::{Instrument, Span};
 use weir_supervisor::conditions::Hold;
 use weir_supervisor::generation::with_references;
 use weir_supervisor::time::{Timestamp, elapsed};
-use weir_supervisor::{Action, Desired, Event, EventKind, Memory, Plan, decide};
+use weir_supervisor::{Action, Desired, Event, EventReason, Memory, Plan, decide};
 
 use crate::apply::{Applier, ApplyError, Subject};
 use crate::cluster::CallError;
@@ -128,7 +128,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     local.is_new = false;
     if let Some(damage) = damage {
         let note = format!("the stored memory could not be read and starts afresh above epoch {}: {damage}", plan.memory.epoch);
-        plan.events.push(Event { kind: EventKind::Warning, reason: "StatusUnreadable", note });
+        plan.events.push(Event { reason: EventReason::StatusUnreadable, note });
     }
     local.health.clone_from(&plan.memory.health);
     if let Some(run) = &plan.memory.run {
@@ -173,7 +173,7 @@ async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option
                 context.settings.installation,
                 crate::names::INSTALLATION
             );
-            context.events.publish(&job.id, &Event { kind: EventKind::Warning, reason: "ScopeConflict", note });
+            context.events.publish(&job.id, &Event { reason: EventReason::ScopeConflict, note });
         }
         return Ok(Some(resync));
     }
@@ -315,7 +315,7 @@ async fn apply(context: &Context, subject: &Subject<'_>, plan: &Plan, local: &mu
         span.in_scope(|| tracing::info!(?action, "order"));
         if let Some(adopted) = applier.apply(action, subject, local).instrument(span).await? {
             let note = format!("the pod of task {} with epoch {} was there already and is taken over", adopted.task, adopted.epoch);
-            context.events.publish(&subject.job.id, &Event { kind: EventKind::Normal, reason: "RunAdopted", note });
+            context.events.publish(&subject.job.id, &Event { reason: EventReason::RunAdopted, note });
         }
     }
     Ok(plan.actions.len())

@@ -8,9 +8,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::desired::Desired;
+use crate::events::{Event, EventReason};
 use crate::memory::Memory;
 use crate::observed::Observed;
-use crate::plan::{Event, EventKind};
 use crate::text::{MESSAGE_BYTES, NOTE_BYTES, cut};
 use crate::time::Timestamp;
 
@@ -139,20 +139,20 @@ fn announce(kind: &str, verdict: &Verdict) -> Option<Event> {
         return None;
     }
     let reason = match (kind, verdict.reason.as_str()) {
-        ("Stalled", "CrashLooping") => "CrashLooping",
-        ("Stalled", "ImagePullFailed") => "ImagePullFailed",
-        ("Stalled", "CreateContainerConfigError") => "CreateContainerConfigError",
-        ("Stalled", "Unschedulable") => "PodUnschedulable",
-        ("Stalled", "StartDeadlineExceeded") => "StartDeadlineExceeded",
-        ("Stalled", "SpecInvalid") => "SpecInvalid",
-        ("Stalled", "CheckpointIncompatible") => "CheckpointIncompatible",
-        ("Stalled", "PreviousRunUnconfirmed") => "PreviousRunUnconfirmed",
-        ("Stalled", "OwnershipConflict") => "OwnershipConflict",
-        ("Stalled", "FinalizerBlocked") => "FinalizerBlocked",
-        ("ProgressStale", _) => "ProgressStale",
-        ("FallingBehind", _) => "FallingBehind",
-        ("BacklogExceeded", _) => "BacklogExceeded",
+        ("Stalled", "CrashLooping") => EventReason::CrashLooping,
+        ("Stalled", "ImagePullFailed") => EventReason::ImagePullFailed,
+        ("Stalled", "CreateContainerConfigError") => EventReason::CreateContainerConfigError,
+        ("Stalled", "Unschedulable") => EventReason::PodUnschedulable,
+        ("Stalled", "StartDeadlineExceeded") => EventReason::StartDeadlineExceeded,
+        ("Stalled", "SpecInvalid") => EventReason::SpecInvalid,
+        ("Stalled", "CheckpointIncompatible") => EventReason::CheckpointIncompatible,
+        ("Stalled", "PreviousRunUnconfirmed") => EventReason::PreviousRunUnconfirmed,
+        ("Stalled", "OwnershipConflict") => EventReason::OwnershipConflict,
+        ("Stalled", "FinalizerBlocked") => EventReason::FinalizerBlocked,
+        ("ProgressStale", _) => EventReason::ProgressStale,
+        ("FallingBehind", _) => EventReason::FallingBehind,
+        ("BacklogExceeded", _) => EventReason::BacklogExceeded,
         _ => return None,
     };
-    Some(Event { kind: EventKind::Warning, reason, note: cut(&verdict.message, NOTE_BYTES) })
+    Some(Event { reason, note: cut(&verdict.message, NOTE_BYTES) })
 }

@@ -7,9 +7,10 @@
 //! why a restart of the shell at any point changes no decision.
 
 use crate::desired::Desired;
+use crate::events::{Event, EventReason};
 use crate::memory::Memory;
 use crate::observed::Observed;
-use crate::plan::{Event, EventKind, Finished, Plan};
+use crate::plan::{Finished, Plan};
 use crate::time::Timestamp;
 use crate::{conditions, health};
 
@@ -90,16 +91,8 @@ impl Pass<'_> {
         requests::finished(self)
     }
 
-    fn normal(&mut self, reason: &'static str, note: String) {
-        self.event(EventKind::Normal, reason, note);
-    }
-
-    fn warning(&mut self, reason: &'static str, note: String) {
-        self.event(EventKind::Warning, reason, note);
-    }
-
-    fn event(&mut self, kind: EventKind, reason: &'static str, note: String) {
+    fn tell(&mut self, reason: EventReason, note: String) {
         let note = crate::text::cut(&note, crate::text::NOTE_BYTES);
-        self.events.push(Event { kind, reason, note });
+        self.events.push(Event { reason, note });
     }
 }

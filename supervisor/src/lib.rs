@@ -46,6 +46,7 @@ pub mod backoff;
 pub mod conditions;
 mod decide;
 pub mod desired;
+pub mod events;
 pub mod exit;
 pub mod generation;
 pub mod health;
@@ -59,8 +60,9 @@ pub mod time;
 
 pub use decide::decide;
 pub use desired::{Acceptance, Desired, Lifetime};
+pub use events::{Event, EventKind, EventReason};
 pub use exit::{ExitClass, ExitReport};
 pub use memory::Memory;
 pub use observed::{Observed, Slot};
-pub use plan::{Action, Event, EventKind, Finished, Plan};
+pub use plan::{Action, Finished, Plan};
 pub use time::Timestamp;

@@ -5,6 +5,7 @@
 //! Actions are level-triggered and named by task and epoch: one whose effect is
 //! not yet visible is given again, so every one must be harmless when repeated.
 
+use crate::events::Event;
 use crate::exit::ExitClass;
 use crate::memory::Memory;
 use crate::time::Timestamp;
@@ -81,26 +82,6 @@ pub enum Action {
         /// The generation whose settings they are.
         generation: i64,
     },
-}
-
-/// Something that has happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// Normal or warning.
-    pub kind: EventKind,
-    /// CamelCase word.
-    pub reason: &'static str,
-    /// For people; at most 1 KiB.
-    pub note: String,
-}
-
-/// The two kinds of Kubernetes events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
-    /// All is as it should be.
-    Normal,
-    /// Somebody may want to look.
-    Warning,
 }
 
 /// The end of supervision.

@@ -103,7 +103,7 @@ fn a_job_that_is_held_says_why_and_what_helps_once() {
         assert!(find("Stalled").message.contains(remedy), "{}", find("Stalled").message);
         assert!(conditions.iter().all(|condition| condition.observed_generation == 7));
         let told = told.unwrap();
-        assert_eq!((told.kind, told.reason), (EventKind::Warning, event));
+        assert_eq!((told.kind(), told.reason.as_str()), (EventKind::Warning, event));
 
         let (again, silent) = held(&conditions, &hold, 7, after(later, seconds(60)));
         assert_eq!((again, silent), (conditions.clone(), None), "nothing to write and nothing to tell");

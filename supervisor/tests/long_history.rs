@@ -33,7 +33,7 @@ fn m13_thousands_of_restarts_leave_a_bounded_memory_status_and_one_event_per_fli
         });
         assert_eq!(stage.memory.consecutive_failures as usize, number);
         for event in stage.plan.take().unwrap().events {
-            *events.entry(event.reason).or_default() += 1;
+            *events.entry(event.reason.as_str()).or_default() += 1;
         }
         let is_stalled = stage.is_true("Stalled");
         stalls += usize::from(is_stalled && !was_stalled);

@@ -28,7 +28,13 @@ fn say(stage: &mut Stage, text: &str) -> Vec<Action> {
 
 /// Notes of the events of one reason.
 fn notes(stage: &Stage, reason: &str) -> Vec<String> {
-    stage.plan.iter().flat_map(|plan| &plan.events).filter(|event| event.reason == reason).map(|event| event.note.clone()).collect()
+    stage
+        .plan
+        .iter()
+        .flat_map(|plan| &plan.events)
+        .filter(|event| event.reason.as_str() == reason)
+        .map(|event| event.note.clone())
+        .collect()
 }
 
 #[test]

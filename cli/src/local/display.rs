@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle as BarStyle};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use weir_supervisor::{Action, Event, EventKind};
+use weir_supervisor::{Action, Event};
 
 use super::child::Saying;
 use crate::arguments::ProgressStyle;
@@ -98,7 +98,9 @@ impl Display {
                 show(&labelled.to_string());
             }
             Style::Plain if event["event"] == "progress" => {
-                say(&format!("{}/{task} {}", name.job, progress_line(&event["progress"], None)));
+                let progress = &event["progress"];
+                let query = progress["name"].as_str().unwrap_or_default();
+                say(&format!("{}/{task}/{query} {}", name.job, progress_line(progress, None)));
             }
             Style::Live if event["event"] == "progress" => {
                 let progress = &event["progress"];
@@ -157,17 +159,14 @@ impl Display {
 
     /// Shows an event of the supervisor.
     pub fn event(&self, name: &JobName, event: &Event) {
-        let kind = match event.kind {
-            EventKind::Normal => "Normal",
-            EventKind::Warning => "Warning",
-        };
+        let (kind, reason) = (event.kind().as_str(), event.reason.as_str());
         match self.style {
             Style::Json => {
-                let line = json!({"event": "run", "namespace": name.namespace, "job": name.job, "type": kind, "reason": event.reason, "note": event.note});
+                let line = json!({"event": "run", "namespace": name.namespace, "job": name.job, "type": kind, "reason": reason, "note": event.note});
                 show(&line.to_string());
             }
-            Style::Live => self.lines.suspend(|| say(&format!("{}: {} {}", name.job, event.reason, event.note))),
-            Style::Plain => say(&format!("{}: {} {}", name.job, event.reason, event.note)),
+            Style::Live => self.lines.suspend(|| say(&format!("{}: {reason} {}", name.job, event.note))),
+            Style::Plain => say(&format!("{}: {reason} {}", name.job, event.note)),
             Style::Silent => {}
         }
     }

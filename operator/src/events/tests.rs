@@ -10,6 +10,8 @@ use kube::client::Body;
 use tokio::sync::mpsc;
 use tower::service_fn;
 
+use weir_supervisor::EventReason;
+
 use super::*;
 
 fn job() -> JobId {
@@ -17,7 +19,7 @@ fn job() -> JobId {
 }
 
 fn failure(note: &str) -> Event {
-    Event { kind: EventKind::Warning, reason: "RunFailed", note: note.to_owned() }
+    Event { reason: EventReason::RunFailed, note: note.to_owned() }
 }
 
 /// A client whose API server answers with this code and tells what it was asked.
@@ -43,46 +45,12 @@ fn client(code: u16) -> (kube::Client, mpsc::UnboundedReceiver<(String, serde_js
 }
 
 #[test]
-fn every_reason_of_the_supervisor_is_in_the_lists() {
-    for reason in [
-        "AnnotationIgnored",
-        "ConfirmationIgnored",
-        "RunForceReplaced",
-        "RunFailed",
-        "RunDisrupted",
-        "TaskFailed",
-        "TaskRetrying",
-        "TickSkipped",
-        "FencedOut",
-        "RunNowIgnored",
-    ] {
-        assert!(WARNING_REASONS.contains(&reason), "{reason}");
-    }
-    let normal = [
-        "RunStarted",
-        "RunReady",
-        "RunCompleted",
-        "RunStopped",
-        "SchemaChanged",
-        "SpecUpdateApplied",
-        "Resumed",
-        "Suspended",
-        "BackoffReset",
-    ];
-    for reason in normal {
-        assert!(NORMAL_REASONS.contains(&reason), "{reason}");
-    }
-    assert!(NORMAL_REASONS.is_sorted() && WARNING_REASONS.is_sorted());
-}
-
-#[test]
 fn a_full_queue_drops_the_oldest_and_counts() {
     let sink = EventSink::unattended();
     for number in 0..QUEUE_LENGTH + 3 {
         sink.publish(&job(), &failure(&number.to_string()));
     }
-    sink.publish(&job(), &Event { kind: EventKind::Warning, reason: "Unheard", note: String::new() });
-    assert_eq!(sink.dropped(), 4);
+    assert_eq!(sink.dropped(), 3);
     let queue = sink.shared.queue.lock();
     assert_eq!(queue.len(), QUEUE_LENGTH);
     assert_eq!(queue.front().unwrap().0.note.as_deref(), Some("3"));

@@ -9,7 +9,7 @@
 use weir_crds::resource::CONDITION_TYPES;
 
 use super::{Condition, ConditionStatus, Verdict, settle, table};
-use crate::plan::{Event, EventKind};
+use crate::events::{Event, EventReason};
 use crate::text::{NOTE_BYTES, cut};
 use crate::time::Timestamp;
 
@@ -60,10 +60,10 @@ impl Hold {
 
     fn event(&self) -> Event {
         let reason = match self {
-            Hold::StatusNotKept | Hold::StatusTooNew { .. } => "StatusUnreadable",
-            Hold::InternalError { .. } => "InternalError",
+            Hold::StatusNotKept | Hold::StatusTooNew { .. } => EventReason::StatusUnreadable,
+            Hold::InternalError { .. } => EventReason::InternalError,
         };
-        Event { kind: EventKind::Warning, reason, note: cut(&self.message(), NOTE_BYTES) }
+        Event { reason, note: cut(&self.message(), NOTE_BYTES) }
     }
 }
 

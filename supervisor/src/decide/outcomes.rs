@@ -9,6 +9,7 @@ use weir_crds::policy::TaskRetryMode;
 
 use crate::decide::Pass;
 use crate::decide::tasks::stall;
+use crate::events::EventReason;
 use crate::exit::{self, ExitClass, Verdict, classify, own_report};
 use crate::memory::{ExitSummary, RunCause, StallEnd, TaskMemory, TaskState, TaskStop, TaskStopGoal};
 use crate::observed::{Exit, ExitCause};
@@ -45,7 +46,7 @@ pub(super) fn ended(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, exit
             task.wait_in(TaskState::Failed);
             let message = format!("task {name}: another owner has its checkpoint; change restartNonce to go on");
             stall(pass, "Fenced", message.clone(), StallEnd::RestartNonce);
-            pass.warning("FencedOut", message);
+            pass.tell(EventReason::FencedOut, message);
         }
         Verdict::Disrupted { reason } => disrupted(pass, name, task, &reason),
     }
@@ -84,7 +85,7 @@ pub(super) fn rejected(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, m
     pass.memory.restarts.disruption += 1;
     task.wait_in(TaskState::WaitingRetry);
     task.next_retry = Some(after(pass.now, delay));
-    pass.warning("RunDisrupted", format!("task {name} could not be started: {message}"));
+    pass.tell(EventReason::RunDisrupted, format!("task {name} could not be started: {message}"));
 }
 
 fn ended_as_ordered(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, stop: &TaskStop, completed: bool) {
@@ -111,7 +112,7 @@ fn failed_with(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, class: Ex
     let message = task.last_exit.as_ref().map_or("", |exit| exit.message.as_str());
     let message = format!("task {name}: {message}");
     stall(pass, reason, message.clone(), StallEnd::Ready);
-    pass.warning("TaskFailed", message);
+    pass.tell(EventReason::TaskFailed, message);
 }
 
 /// Counts a failure and retries the task, or gives it up.
@@ -125,7 +126,7 @@ fn failed(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, cause: RunCaus
     let retried = pass.desired.task_retry_mode() == TaskRetryMode::OnFailure;
     if !retried || task.failures > pass.desired.max_retries() {
         task.wait_in(TaskState::Failed);
-        pass.warning("TaskFailed", format!("task {name} failed and is not retried in this run: {reason}"));
+        pass.tell(EventReason::TaskFailed, format!("task {name} failed and is not retried in this run: {reason}"));
         return;
     }
     let delay = pass.desired.task_backoff().delay(task.failures, (pass.draw)());
@@ -133,7 +134,7 @@ fn failed(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, cause: RunCaus
     task.wait_in(TaskState::WaitingRetry);
     task.waits_after_failure = true;
     task.next_retry = Some(after(pass.now, delay).max(kept));
-    pass.warning("TaskRetrying", format!("task {name} failed and will be retried: {reason}"));
+    pass.tell(EventReason::TaskRetrying, format!("task {name} failed and will be retried: {reason}"));
 }
 
 fn schema_changed(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, version: &str) {
@@ -148,7 +149,7 @@ fn schema_changed(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, versio
     }
     pass.memory.restarts.schema_change += 1;
     task.wait_in(TaskState::Pending);
-    pass.normal("SchemaChanged", format!("task {name} starts again with the new schema of its source"));
+    pass.tell(EventReason::SchemaChanged, format!("task {name} starts again with the new schema of its source"));
 }
 
 /// A version, or where it is long its beginning and a hash (FNV-1a): memory is scarce and only equality counts.
@@ -163,13 +164,13 @@ fn mark(version: &str) -> String {
 fn fenced(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory) {
     pass.memory.restarts.fenced += 1;
     again_uncounted(pass, task);
-    pass.warning("FencedOut", format!("task {name} found a newer epoch and starts again above it"));
+    pass.tell(EventReason::FencedOut, format!("task {name} found a newer epoch and starts again above it"));
 }
 
 fn disrupted(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, reason: &str) {
     pass.memory.restarts.disruption += 1;
     again_uncounted(pass, task);
-    pass.warning("RunDisrupted", format!("task {name} was disrupted: {reason}"));
+    pass.tell(EventReason::RunDisrupted, format!("task {name} was disrupted: {reason}"));
 }
 
 /// The first one within `stableAfter` starts again at once, later ones by their own backoff.

@@ -6,6 +6,7 @@
 
 use crate::decide::{Pass, runs};
 use crate::desired::Lifetime;
+use crate::events::EventReason;
 use crate::exit::ExitClass;
 use crate::memory::{
     NextStart, OneRunMemory, RunMemory, RunResult, SpecMark, StallEnd, StartReason, StopCause, TaskMemory, TaskState, TaskStop,
@@ -32,7 +33,7 @@ pub(super) fn answer_unreadable(pass: &mut Pass<'_>) {
     for Unreadable { request, text, expected } in &observed.unreadable {
         let known = pass.memory.unreadable.insert(request.clone(), text.clone());
         if known.as_ref() != Some(text) {
-            pass.warning("AnnotationIgnored", format!("{request}: {text:?} was ignored: {expected}"));
+            pass.tell(EventReason::AnnotationIgnored, format!("{request}: {text:?} was ignored: {expected}"));
         }
     }
 }
@@ -59,7 +60,7 @@ fn edits(pass: &mut Pass<'_>) {
         if run_class || task_class {
             reset_backoff(pass, "an edit");
         }
-        pass.normal("SpecUpdateApplied", note);
+        pass.tell(EventReason::SpecUpdateApplied, note);
     }
     pass.memory.spec = Some(mark);
     if let Some(mut run) = pass.memory.run.take() {
@@ -133,7 +134,7 @@ fn run_now(pass: &mut Pass<'_>) {
         None
     };
     if let Some(obstacle) = obstacle {
-        pass.warning("RunNowIgnored", format!("run-now {token:?} was ignored: {obstacle}"));
+        pass.tell(EventReason::RunNowIgnored, format!("run-now {token:?} was ignored: {obstacle}"));
         return;
     }
     reset_backoff(pass, "run-now");
@@ -156,7 +157,7 @@ fn suspend(pass: &mut Pass<'_>) {
     if !pass.desired.rules.suspend {
         if std::mem::take(&mut pass.memory.suspended) {
             reset_backoff(pass, "resume");
-            pass.normal("Resumed", "the job is no longer suspended".to_owned());
+            pass.tell(EventReason::Resumed, "the job is no longer suspended".to_owned());
         }
         return;
     }
@@ -168,7 +169,7 @@ fn suspend(pass: &mut Pass<'_>) {
         if !pass.desired.is_continuous() {
             pass.memory.next_start = None;
         }
-        pass.normal("Suspended", "no run is alive and none will begin".to_owned());
+        pass.tell(EventReason::Suspended, "no run is alive and none will begin".to_owned());
     }
 }
 
@@ -198,7 +199,7 @@ pub(super) fn reset_backoff(pass: &mut Pass<'_>, because: &str) {
         *next = NextStart { at: pass.now, reason: StartReason::Restart };
     }
     if std::mem::take(&mut memory.consecutive_failures) > 0 {
-        pass.normal("BackoffReset", format!("consecutive failures went back to zero after {because}"));
+        pass.tell(EventReason::BackoffReset, format!("consecutive failures went back to zero after {because}"));
     }
 }
 

@@ -8,6 +8,7 @@ use weir_crds::policy::TaskRetryMode;
 
 use crate::decide::Pass;
 use crate::desired::Lifetime;
+use crate::events::EventReason;
 use crate::exit::ExitClass;
 use crate::memory::{
     HISTORY_LENGTH, NextStart, RunCause, RunMemory, RunRecord, RunResult, RunStop, StallEnd, StartReason, StopCause, TaskMemory, TaskState,
@@ -43,7 +44,7 @@ pub(super) fn begin(pass: &mut Pass<'_>) {
         stop: None,
         tasks: desired.rules.tasks.iter().map(|task| (task.name.clone(), pending(&task.name))).collect(),
     });
-    pass.normal("RunStarted", format!("run {number} of generation {}", desired.generation));
+    pass.tell(EventReason::RunStarted, format!("run {number} of generation {}", desired.generation));
 }
 
 fn is_due(pass: &Pass<'_>) -> bool {
@@ -129,7 +130,7 @@ fn follow_readiness(pass: &mut Pass<'_>, run: &mut RunMemory) {
     let since = *run.ready_since.get_or_insert(pass.now);
     if run.ready_at.is_none() {
         run.ready_at = Some(pass.now);
-        pass.normal("RunReady", format!("run {} is streaming", run.number));
+        pass.tell(EventReason::RunReady, format!("run {} is streaming", run.number));
     }
     if pass.memory.stall.as_ref().is_some_and(|stall| stall.until == StallEnd::Ready) {
         pass.memory.stall = None;
@@ -137,7 +138,7 @@ fn follow_readiness(pass: &mut Pass<'_>, run: &mut RunMemory) {
     if !run.stable && elapsed(since, pass.now) >= pass.desired.rules.restart.stable_after {
         run.stable = true;
         if std::mem::take(&mut pass.memory.consecutive_failures) > 0 {
-            pass.normal("BackoffReset", "the run was ready for stableAfter".to_owned());
+            pass.tell(EventReason::BackoffReset, "the run was ready for stableAfter".to_owned());
         }
     }
 }
@@ -271,9 +272,9 @@ fn record(pass: &Pass<'_>, run: &RunMemory, result: RunResult) -> RunRecord {
 fn announce(pass: &mut Pass<'_>, record: &RunRecord) {
     let number = record.number;
     match record.result {
-        RunResult::Succeeded => pass.normal("RunCompleted", format!("run {number} completed")),
-        RunResult::Superseded => pass.normal("RunStopped", format!("run {number} made room for its successor")),
-        RunResult::Stopped => pass.normal("RunStopped", format!("run {number} was stopped")),
+        RunResult::Succeeded => pass.tell(EventReason::RunCompleted, format!("run {number} completed")),
+        RunResult::Superseded => pass.tell(EventReason::RunStopped, format!("run {number} made room for its successor")),
+        RunResult::Stopped => pass.tell(EventReason::RunStopped, format!("run {number} was stopped")),
         RunResult::Failed | RunResult::Fenced => {
             let task = record.task.as_deref().unwrap_or("?");
             let code = record.exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
@@ -283,7 +284,7 @@ fn announce(pass: &mut Pass<'_>, record: &RunRecord) {
                 .map_or_else(|| "no run follows by itself".to_owned(), |next| format!("the next run begins at {}", rfc3339(next.at)));
             let note =
                 format!("run {number} failed: task {task}, {}{code}; {} in a row; {next}", record.reason, pass.memory.consecutive_failures);
-            pass.warning("RunFailed", note);
+            pass.tell(EventReason::RunFailed, note);
         }
     }
 }

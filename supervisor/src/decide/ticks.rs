@@ -9,6 +9,7 @@ use weir_crds::policy::JobTrigger;
 
 use crate::decide::Pass;
 use crate::desired::Lifetime;
+use crate::events::EventReason;
 use crate::memory::{NextStart, ScheduleMemory, StartReason};
 use crate::observed::Shutdown;
 use crate::schedule::Schedule;
@@ -49,7 +50,7 @@ fn handled(pass: &Pass<'_>, schedule: &Schedule) -> Timestamp {
 fn take_or_skip(pass: &mut Pass<'_>, schedule: &Schedule, handled: Timestamp, tick: Timestamp, late: bool) {
     if let Some(older) = schedule.next_after(handled).filter(|older| *older < tick) {
         let note = format!("ticks from {} until {} were missed", rfc3339(older), rfc3339(tick));
-        pass.warning("TickSkipped", note);
+        pass.tell(EventReason::TickSkipped, note);
     }
     let obstacle = if pass.desired.rules.suspend {
         Some("the job is suspended")
@@ -62,7 +63,7 @@ fn take_or_skip(pass: &mut Pass<'_>, schedule: &Schedule, handled: Timestamp, ti
     };
     match obstacle {
         Some(obstacle) => {
-            pass.warning("TickSkipped", format!("the tick of {} was skipped: {obstacle}", rfc3339(tick)));
+            pass.tell(EventReason::TickSkipped, format!("the tick of {} was skipped: {obstacle}", rfc3339(tick)));
         }
         None => pass.memory.next_start = Some(NextStart { at: pass.now, reason: StartReason::Tick }),
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use weir_crds::policy::NodeLostPolicy;
 
 use crate::decide::Pass;
+use crate::events::EventReason;
 use crate::memory::ConfirmationMemory;
 use crate::observed::{Instance, Observed, Phase, Slot};
 use crate::time::elapsed;
@@ -53,7 +54,7 @@ pub(super) fn confirm(pass: &mut Pass<'_>) {
         format!("what waits for a confirmation has epoch {}", right.join(", "))
     };
     let what = if said.epoch.is_some() { "" } else { ", which is no epoch," };
-    pass.warning("ConfirmationIgnored", format!("weir.dev/confirm-terminated: {:?}{what} was ignored: {remedy}", said.text));
+    pass.tell(EventReason::ConfirmationIgnored, format!("weir.dev/confirm-terminated: {:?}{what} was ignored: {remedy}", said.text));
 }
 
 /// What is left of the slots once what vanished and is given up counts as gone; none where nothing is.
@@ -104,7 +105,7 @@ pub(super) fn tell(pass: &mut Pass<'_>, task: &str, instance: &Instance, because
         GivenUp::Confirmed => "weir.dev/confirm-terminated vouches that it is gone",
     };
     let (name, epoch) = (&instance.name, instance.epoch);
-    pass.warning("RunForceReplaced", format!("{name}, epoch {epoch} of task {task}, {seen} and is given up: {why}"));
+    pass.tell(EventReason::RunForceReplaced, format!("{name}, epoch {epoch} of task {task}, {seen} and is given up: {why}"));
 }
 
 /// Tells of strangers that are given up, and forgets what was told of instances that are gone.

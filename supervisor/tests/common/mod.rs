@@ -267,7 +267,7 @@ impl Stage {
     }
 
     pub fn events(&self) -> Vec<&'static str> {
-        self.plan.iter().flat_map(|plan| plan.events.iter().map(|event| event.reason)).collect()
+        self.plan.iter().flat_map(|plan| plan.events.iter().map(|event| event.reason.as_str())).collect()
     }
 
     /// Starts the running job's next failure: waits for the start, fails with a code.

@@ -15,7 +15,7 @@ pub fn step(protocol: &Protocol, state: &mut State, at: usize, answer: Answer) -
     let next = match state.operators[at] {
         Operator::Idle => Operator::HasJob { job: state.job, fresh: true },
         Operator::HasJob { job, fresh } => {
-            let (next, then) = decide(protocol, &job, state.pod.as_ref(), state.node_lost);
+            let (next, then) = decide(protocol, &job, state);
             match (next == job.status, then) {
                 (true, None) => Operator::Idle,
                 (true, Some(call)) => Operator::Calling(call),
@@ -42,12 +42,12 @@ pub fn step(protocol: &Protocol, state: &mut State, at: usize, answer: Answer) -
 }
 
 /// The status to store, and the call to make once it is stored.
-fn decide(protocol: &Protocol, job: &Job, pod: Option<&Pod>, node_lost: bool) -> (Status, Option<Call>) {
-    match pod {
-        None => on_absent(protocol, job, node_lost),
+fn decide(protocol: &Protocol, job: &Job, state: &State) -> (Status, Option<Call>) {
+    match &state.pod {
+        None => on_absent(protocol, job, state),
         // 4.5.4: OwnershipConflict, touch nothing.
         Some(pod) if pod.job != job.uid => (job.status, None),
-        Some(pod) => on_pod(protocol, job, pod, node_lost),
+        Some(pod) => on_pod(protocol, job, pod, state.node_lost),
     }
 }
 
@@ -77,13 +77,14 @@ fn on_pod(protocol: &Protocol, job: &Job, pod: &Pod, node_lost: bool) -> (Status
     (stranger, (!pod.deleting).then_some(Call::Delete { uid: pod.uid }))
 }
 
-fn on_absent(protocol: &Protocol, job: &Job, node_lost: bool) -> (Status, Option<Call>) {
+fn on_absent(protocol: &Protocol, job: &Job, state: &State) -> (Status, Option<Call>) {
     let Status { counter, slot } = job.status;
-    // 4.5.6: gone is proof only when the node answers. Of an order that was never seen the node is not known, so all have to.
+    // 4.5.6: gone is no proof; the last state that the watch told of is, where it is an end. Of an order that was never seen
+    // the node is not known, so all have to answer.
     let in_doubt = match slot {
         Slot::Free => false,
-        Slot::Ordered(_) => node_lost,
-        Slot::Seen { node, .. } => node_lost && node == Node::First,
+        Slot::Ordered(_) => state.node_lost,
+        Slot::Seen { epoch, .. } => state.told_end != epoch && !protocol.is(Mutant::GoneIsProof),
     };
     let given_up = protocol.policy == NodeLostPolicy::ReplaceWhenFenced || (slot.epoch().is_some() && job.vouched == slot.epoch());
     if in_doubt && !given_up {

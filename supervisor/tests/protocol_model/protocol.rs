@@ -43,6 +43,10 @@ pub enum Mutant {
     OrderGivenAgain,
     /// A silent node counts as proof that the pod is over, whatever the policy.
     ReplaceUnproven,
+    /// A pod that was seen and is gone counts as over, whoever removed it.
+    GoneIsProof,
+    /// No broken rule: a human removes a pod by force before any pass has seen it.
+    ForceDeleteUnseen,
     /// The next epoch is above the status alone, not above pod labels and reports.
     LabelsIgnored,
     /// Deletes name the pod and not its UID.

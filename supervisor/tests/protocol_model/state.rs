@@ -41,6 +41,8 @@ pub struct State {
     pub pod: Option<Pod>,
     /// Whether the first node does not answer.
     pub node_lost: bool,
+    /// The epoch of the pod that was removed last, where its last state was an end (0: it was not).
+    pub told_end: u8,
     pub operators: Vec<Operator>,
     /// By pod UID, from 1.
     pub processes: Vec<Process>,
@@ -161,6 +163,7 @@ impl State {
             job: Job { uid: 1, suspend: false, vouched: None, status: Status::default() },
             pod: None,
             node_lost: false,
+            told_end: 0,
             operators: vec![Operator::Idle; operators],
             processes: Vec::new(),
             checkpoint: Checkpoint::default(),
@@ -199,6 +202,9 @@ impl State {
             }
         }
         self.operators.sort_unstable();
+        if self.job.status.slot.epoch() != Some(self.told_end) && self.pod.is_none_or(|pod| pod.epoch != self.told_end) {
+            self.told_end = 0;
+        }
         for (at, process) in self.processes.iter_mut().enumerate() {
             if process.step == Step::Ended && here != Some(at as u8 + 1) {
                 *process = Process::gone();

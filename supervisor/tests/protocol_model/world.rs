@@ -5,7 +5,7 @@
 //! created meanwhile go to the second.
 
 use crate::actions::{Kubelet, World};
-use crate::protocol::{NodeLostPolicy, Protocol, SinkKind};
+use crate::protocol::{Mutant, NodeLostPolicy, Protocol, SinkKind};
 use crate::state::{History, Job, Node, Operator, Pod, Slot, State, Status, Step};
 use crate::{operator, process};
 
@@ -32,6 +32,9 @@ pub fn kubelet(state: &mut State, uid: u8, step: Kubelet) {
         Kubelet::Report => {
             let report = state.process(uid).report;
             process::end(state.process(uid), report);
+            if let Some(pod) = state.pod.filter(|pod| pod.deleting) {
+                state.told_end = pod.epoch;
+            }
             state.pod = state.pod.filter(|pod| !pod.deleting).map(|pod| Pod { end: Some(report), ..pod });
         }
         Kubelet::EndOrphan => process::end(state.process(uid), 0),
@@ -40,10 +43,14 @@ pub fn kubelet(state: &mut State, uid: u8, step: Kubelet) {
 
 /// The epoch that a human may vouch for: of the pod on the silent node, or of the one that vanished there.
 fn to_vouch_for(protocol: &Protocol, state: &State) -> Option<u8> {
-    let at_slot = || state.job.status.slot.epoch().filter(|_| state.pod.is_none());
+    let at_slot = || match state.job.status.slot {
+        // Of an order that was never seen nothing is shown that a human could vouch for.
+        Slot::Seen { epoch, .. } if state.pod.is_none() => Some(epoch),
+        _ => None,
+    };
     let on_node = state.pod.filter(|pod| pod.node == Node::First && pod.end.is_none()).map(|pod| pod.epoch);
     let epoch = on_node.or_else(at_slot)?;
-    let alive = state.processes.iter().any(|process| process.is_running() && process.epoch == epoch);
+    let alive = state.processes.iter().any(|process| process.step != Step::Ended && process.epoch == epoch);
     // Fenced sinks survive a human who is wrong. For others his word is all there is, so it is true.
     (protocol.sink == SinkKind::Fenced || !alive).then_some(epoch)
 }
@@ -53,9 +60,15 @@ pub fn may(protocol: &Protocol, state: &State, event: World) -> bool {
     match event {
         World::CutOffNode => left.partitions > 0 && !state.node_lost,
         World::NodeComesBack => state.node_lost,
-        World::ForceDelete => left.force_deletes > 0 && state.pod.is_some(),
+        World::ForceDelete => {
+            // Of a pod that no pass has seen nobody knows that it was there; see `limit_of_a_force_delete_by_hand`.
+            let known = |pod: Pod| state.job.status.slot == Slot::Seen { epoch: pod.epoch, node: pod.node };
+            let bearable = protocol.sink == SinkKind::Fenced || protocol.is(Mutant::ForceDeleteUnseen);
+            left.force_deletes > 0 && state.pod.is_some_and(|pod| bearable || known(pod))
+        }
         World::Vouch => {
-            let waits = state.node_lost && protocol.policy == NodeLostPolicy::Wait;
+            let vanished = state.pod.is_none() && matches!(state.job.status.slot, Slot::Seen { .. });
+            let waits = (state.node_lost || vanished) && protocol.policy == NodeLostPolicy::Wait;
             left.vouchers > 0 && waits && to_vouch_for(protocol, state).is_some()
         }
         World::WipeStatus => left.wipes > 0 && state.job.status != Status::default(),
@@ -107,6 +120,7 @@ pub fn happen(protocol: &Protocol, state: &mut State, event: World) {
         World::Recreate => {
             state.left.recreations -= 1;
             let uid = state.job.uid + 1;
+            state.told_end = 0;
             state.job = Job { uid, suspend: false, vouched: None, status: Status { counter: 0, slot: Slot::Free } };
             state.history = History { used: 0, reserved: 0, wiped: false, excused: false, forgotten: false, ..state.history };
             state.job_was_written();

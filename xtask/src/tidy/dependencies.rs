@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("weir-operator", &["weir-crds", "weir-supervisor"]),
     ("weir-testcluster", &["weir-crds", "weir-testkit"]),
     ("weir-testkit", &[]),
-    ("xtask", &["weir-crds"]),
+    ("xtask", &["weir-crds", "weir-supervisor"]),
 ];
 
 const NEVER_LINKS: &[(&str, &[&str])] = &[
