@@ -12,17 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::api::Api;
-use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::{BroadcastStream, WatchStream};
-use weir_crds::StreamingJob;
 
 use crate::context::Context;
 use crate::metrics::{ReconcileResult, WatchKind};
@@ -30,6 +27,7 @@ use crate::names::{JobId, LABEL_MANAGED_BY, MANAGED_BY};
 use crate::rbac::Scope;
 use crate::reconcile::{Next, PassError, panicked, reconcile};
 use crate::telemetry;
+use crate::watched::{JobMeta, WatchedPod};
 
 /// The first pause after a failed pass.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -41,8 +39,6 @@ const PATIENCE: u64 = 1 << 32;
 mod heard;
 
 use heard::heard_of;
-
-type JobMeta = PartialObjectMeta<StreamingJob>;
 
 /// What else asks for passes.
 #[derive(Clone)]
@@ -82,7 +78,7 @@ pub async fn run(context: Arc<Context>, wakers: Wakers, stop: impl Future<Output
 
 async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<String>) {
     let jobs = api::<JobMeta>(&context, WatchKind::StreamingJob, namespace.as_deref());
-    let pods = api::<Pod>(&context, WatchKind::Pod, namespace.as_deref());
+    let pods = api::<WatchedPod>(&context, WatchKind::Pod, namespace.as_deref());
     let everything = watcher::Config::default().timeout(context.settings.watch_seconds).any_semantic();
     let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
     let (reader, writer) = reflector::store::<JobMeta>();
@@ -103,11 +99,11 @@ async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<Strin
     });
     let mourner = Arc::clone(&context);
     let pods = watcher(pods, ours).inspect_ok(move |event| match event {
-        watcher::Event::Delete(pod) => {
+        watcher::Event::Delete(WatchedPod(pod)) => {
             mourner.removed(pod);
             mourner.hurry_owner(pod);
         }
-        watcher::Event::Apply(pod) => mourner.hurry_owner(pod),
+        watcher::Event::Apply(WatchedPod(pod)) => mourner.hurry_owner(pod),
         watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::InitDone => {}
     });
     let pods = watched(&context, WatchKind::Pod, scope, pods).touched_objects();

@@ -46,3 +46,4 @@ pub mod status;
 pub mod telemetry;
 pub mod token;
 pub mod turns;
+pub mod watched;

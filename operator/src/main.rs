@@ -78,7 +78,7 @@ impl InstallArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  weir-operator run --namespaces analytics,ingest --no-leader-election")]
+#[command(after_help = "Example:\n  weir-operator run --image weir:0.1.0 --namespaces analytics,ingest --no-leader-election")]
 struct RunArguments {
     /// Namespaces whose jobs are looked after [default: all].
     #[arg(long, value_delimiter = ',')]

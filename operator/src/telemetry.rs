@@ -14,6 +14,9 @@ pub const FILTER_VARIABLE: &str = "WEIR_LOG";
 /// Weir's own information, and warnings of libraries.
 pub const DEFAULT_FILTER: &str = "warn,weir_operator=info,weir_supervisor=info";
 
+/// The client logs whole answers that it cannot read or sends on, and tokens of tasks are in pods: never, whatever the filter says.
+const ANSWERS: [&str; 2] = ["kube_client::client=error", "kube_client::client::builder=error"];
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
@@ -52,7 +55,8 @@ pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryErro
 
 fn parsed(filter: Option<&str>) -> Result<EnvFilter, TelemetryError> {
     let value = filter.filter(|value| !value.trim().is_empty()).unwrap_or(DEFAULT_FILTER);
-    EnvFilter::try_new(value).map_err(|source| TelemetryError::Filter { value: value.to_owned(), source })
+    let filter = EnvFilter::try_new(value).map_err(|source| TelemetryError::Filter { value: value.to_owned(), source })?;
+    Ok(ANSWERS.iter().fold(filter, |filter, directive| filter.add_directive(directive.parse().expect("the directive is fixed"))))
 }
 
 /// The span of one pass over a job. Run and epoch are recorded once they are known, by [`record_run`].

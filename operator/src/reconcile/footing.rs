@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Acceptance;
@@ -22,6 +23,9 @@ use crate::context::Context;
 use crate::job::Job;
 use crate::local::Local;
 use crate::names::generation_name;
+
+/// When a ConfigMap that the API server refused is tried again: quotas and rules change without a watch.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// What a pass stands on.
 #[derive(Clone, Debug)]
@@ -106,6 +110,11 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
             match apply::store_generation(&context.cluster, job, &accepted).await {
                 Ok(None) => {}
                 Ok(Some(taken)) => return Ok(contested(job, last_good, taken, now)),
+                Err(ApplyError::Call(error)) if error.is_refusal() => {
+                    let message = format!("the ConfigMap of the generation could not be made: {error}; it is tried again");
+                    let retry_at = Some(after(now, REFUSED_PAUSE));
+                    return Ok(Footing { retry_at, ..unchecked(job, last_good, Some(message)) });
+                }
                 Err(ApplyError::Build(error)) => return Ok(refused(job, last_good, Refusal::invalid(error.to_string()))),
                 Err(error) => return Err(error.into()),
             }

@@ -12,6 +12,7 @@ mod epochs;
 mod exits;
 mod finalizers;
 mod fleet;
+mod hostile;
 mod install;
 mod kills;
 mod leaders;
