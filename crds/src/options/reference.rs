@@ -28,6 +28,13 @@ pub fn reference_markdown() -> String {
 
 fn format_section(page: &mut String, format: Format, role: Role) {
     page.push_str(&format!("\n### {} as a {}\n\n", format.as_str(), role.as_str()));
+    if format.is_files() && role != Role::Sink {
+        let row_index = if format == Format::Parquet { "`row_index`, " } else { "" };
+        page.push_str(&format!(
+            "Rows have the hidden column `_metadata`, which `*` leaves out: a struct of `file_path`, `file_name`, `file_size`, `file_block_start`, \
+             `file_block_length`, {row_index}`file_modification_time`. Write `SELECT *, _metadata.file_name FROM ...`.\n\n"
+        ));
+    }
     let rows: Vec<&OptionRow> = format.rows(role).collect();
     if rows.is_empty() {
         page.push_str("No options.\n");

@@ -13,7 +13,7 @@ const PARQUET: &str = "org.apache.spark.sql.execution.datasources.parquet.Parque
 
 const MODES: Kind = Kind::Choice(&["PERMISSIVE", "DROPMALFORMED", "FAILFAST"]);
 const TEXT_CODECS: Kind = Kind::Choice(&["none", "uncompressed", "gzip", "zstd"]);
-const CHARSETS: Kind = Kind::Choice(&["UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16", "UTF-16BE", "UTF-16LE"]);
+const CHARSETS: Kind = Kind::Choice(&["UTF-8", "US-ASCII"]);
 const REBASE: Kind = Kind::Choice(&["CORRECTED"]);
 /// The only language whose month names and numbers are read.
 const LOCALE: Kind = Kind::Choice(&["en-US"]);
@@ -73,7 +73,7 @@ pub const JSON_ROWS: &[OptionRow] = &[
     .ignored("texts are read by a cast exactly when no pattern is given"),
     OptionRow::new("timeZone", Kind::NonEmpty, "Time zone of timestamps without one. Default: spark.sql.session.timeZone.", JSON),
     OptionRow::new("lineSep", Kind::Separator, "What ends a record. Default when reading: \\n, \\r and \\r\\n; when writing: \\n.", JSON),
-    OptionRow::new("encoding", CHARSETS, "Character set. Default: UTF-8.", JSON).alias(&["charset"]),
+    OptionRow::new("encoding", CHARSETS, "Character set; files in others are converted first. Default: UTF-8.", JSON).alias(&["charset"]),
     OptionRow::new("maxNestingDepth", Kind::Int { min: 1, max: 100_000 }, "Deepest nesting of a record.", JSON)
         .read()
         .ignored("records may nest 1000 levels deep"),
@@ -165,7 +165,7 @@ pub const CSV_ROWS: &[OptionRow] = &[
         "What ends a record, one or two characters. Default when reading: \\n, \\r and \\r\\n; when writing: \\n.",
         CSV,
     ),
-    OptionRow::new("encoding", CHARSETS, "Character set.", CSV).default("UTF-8").alias(&["charset"]),
+    OptionRow::new("encoding", CHARSETS, "Character set; files in others are converted first.", CSV).default("UTF-8").alias(&["charset"]),
     OptionRow::new("maxColumns", Kind::Int { min: 1, max: i32::MAX as i64 }, "Most columns of a record.", CSV).read().default("20480"),
     OptionRow::new("maxCharsPerColumn", Kind::Int { min: -1, max: i32::MAX as i64 }, "Longest value, in characters; -1: no limit.", CSV)
         .read()
@@ -193,7 +193,7 @@ pub const CSV_ROWS: &[OptionRow] = &[
 pub const TEXT_ROWS: &[OptionRow] = &[
     OptionRow::new("wholetext", Kind::Bool, "Whether a file is one row.", TEXT).read().default("false"),
     OptionRow::new("lineSep", Kind::Separator, "What ends a line. Default when reading: \\n, \\r and \\r\\n; when writing: \\n.", TEXT),
-    OptionRow::new("encoding", CHARSETS, "Character set.", TEXT).default("UTF-8"),
+    OptionRow::new("encoding", CHARSETS, "Character set; files in others are converted first.", TEXT).default("UTF-8"),
     OptionRow::new("compression", TEXT_CODECS, "Codec of written files.", TEXT).write().default("none"),
 ];
 
