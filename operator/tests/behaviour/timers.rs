@@ -8,9 +8,10 @@ use weir_crds::exit::ExitClass;
 use weir_operator::clock::Clock;
 use weir_testcluster::faults::{Effect, Matcher, Refusal, Times, Verb, WatchEffect};
 use weir_testcluster::standin::{Control, Ending};
+use weir_testcluster::wait::eventually;
 
 use crate::telling::{fragile, is_prompt, next_start, run_began, time};
-use crate::world::{Running, World, condition, job};
+use crate::world::{PATIENCE, Running, World, condition, job};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -110,6 +111,13 @@ async fn m4_a_wake_up_that_fails_three_times_is_repeated() {
     let due = next_start(&shown);
     let reads = Matcher::any().verb(Verb::Get).resource("streamingjobs").name("j");
     let rule = operator.faults.add(reads, Times::Next(3), Effect::Answer(Refusal::code(500)));
+    // A pass under way has read the job already; the first that is refused begins after it.
+    world.clock.advance(Duration::from_secs(1));
+    let refused = || async {
+        anyhow::ensure!(!operator.faults.hits(rule).is_empty(), "no pass since");
+        Ok(())
+    };
+    eventually("a refused pass", PATIENCE, refused).await.unwrap();
     world.advance_to(due);
     let shown = world.until_run("j", 2).await;
     assert_eq!(operator.faults.hits(rule).len(), 3);

@@ -342,10 +342,18 @@ impl Kubelet {
                 "lastTransitionTime": report::seconds(Timestamp::now()),
             });
             let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"phase": "Failed", "conditions": [target]}});
-            pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await?;
             let preconditions = Some(Preconditions { uid: pod.uid(), resource_version: None });
             let now = DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
-            pods.delete(&pod.name_any(), &now).await?;
+            let marked = pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await.map(drop);
+            let removed = match marked {
+                Ok(()) => pods.delete(&pod.name_any(), &now).await.map(drop),
+                Err(error) => Err(error),
+            };
+            match removed {
+                // Whoever looks after the pod was faster.
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+                other => other?,
+            }
         }
         Ok(())
     }
