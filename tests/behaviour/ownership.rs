@@ -63,7 +63,8 @@ fn a_restored_old_copy_is_refused() {
     let mut command = crate::support::weir();
     command.current_dir(place.path()).args(["checkpoint", "copy", "checkpoint", "forked", "--new-query-id"]);
     crate::support::finish("weir checkpoint copy", command).assert_code(0);
-    let fork = job("job", "{format: delta, options: {path: other}}", 1).replace("checkpointLocation: checkpoint", "checkpointLocation: forked");
+    let fork =
+        job("job", "{format: delta, options: {path: other}}", 1).replace("checkpointLocation: checkpoint", "checkpointLocation: forked");
     place.run_once(&fork, &[]).assert_code(0);
     let rows = place.sql("SELECT v FROM t ORDER BY v", &[("t", "delta:other")]);
     assert_eq!(rows.iter().map(|row| row["v"].as_i64().unwrap()).collect::<Vec<_>>(), [1, 2]);
