@@ -30,7 +30,12 @@ pub fn highest(job: &Job, known: &Known, now: Timestamp) -> u64 {
     if is_trusted(job, known, recorded) {
         return recorded;
     }
-    recorded.max(u64::try_from(now.timestamp()).unwrap_or_default())
+    recorded.max(of_clock(now))
+}
+
+/// The epoch that the clock gives: seconds since 1970.
+pub fn of_clock(now: Timestamp) -> u64 {
+    u64::try_from(now.timestamp()).unwrap_or_default()
 }
 
 fn is_trusted(job: &Job, known: &Known, recorded: u64) -> bool {

@@ -18,6 +18,7 @@ use weir_supervisor::{Action, Desired, Event, EventReason, Memory, Plan, decide}
 use crate::apply::{Applier, ApplyError, Subject};
 use crate::cluster::CallError;
 use crate::context::Context;
+use crate::epochs;
 use crate::fencing;
 use crate::job::{Job, Remembered};
 use crate::local::{Asked, Local};
@@ -118,7 +119,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     let mut search = Search::of(job, &memory);
     let (look, mut plan) = loop {
         let mut look = observer.look(job, &memory, local, &search).await?;
-        look.observed.highest_epoch = look.observed.highest_epoch.max(forgotten_at.map_or(0, seconds));
+        look.observed.highest_epoch = look.observed.highest_epoch.max(forgotten_at.map_or(0, epochs::of_clock));
         let plan = decide(&desired, &look.observed, &memory, now, &mut rand::random::<f64>);
         if search.suffices(&memory, &plan) {
             break (look, plan);
@@ -206,10 +207,6 @@ fn remembered(job: &Job, local: &Local) -> (Memory, Option<String>) {
         Remembered::Damaged(why) | Remembered::Newer(why) => (Memory::default(), Some(why.clone())),
     };
     (Memory { conditions: hold::known(job), ..memory }, damage)
-}
-
-fn seconds(at: Timestamp) -> u64 {
-    u64::try_from(at.timestamp()).unwrap_or_default()
 }
 
 fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
