@@ -38,10 +38,10 @@ codegen: ## write the generated files anew: CRDs, option reference
 	cargo xtask codegen
 
 soak: packages services ## the long form of the soak tests (hours)
-	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) soak -- --nocapture
+	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) -- soak --nocapture
 
 crash: packages services ## the long form of the crash tests: killed and frozen at every failpoint (an hour)
-	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) crash -- --nocapture
+	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) -- crash --nocapture
 
 bench: packages services ## measure a release build beside Spark and print the figures
 	cargo build --release -p weir

@@ -4,6 +4,7 @@
 //! tracked files, `cargo metadata` and `cargo tree`. Nothing here knows Weir beyond the names of its crates and what `weir-crds` generates.
 
 pub mod generated;
+pub mod suite;
 pub mod tidy;
 
 use std::path::{Path, PathBuf};

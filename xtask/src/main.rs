@@ -1,4 +1,5 @@
-//! `cargo xtask codegen` writes the generated files, `cargo xtask tidy` prints what breaks a house rule.
+//! `cargo xtask codegen` writes the generated files, `cargo xtask tidy` prints what breaks a house rule, `xtask suite` runs the test binaries
+//! that cargo's messages on standard input name (`scripts/test.sh`).
 //!
 //! The same checks run as an ordinary test (`tests/tidy.rs`), so nothing depends on anyone calling this program.
 
@@ -21,8 +22,14 @@ fn main() -> Result<ExitCode> {
             findings.iter().for_each(|finding| println!("{finding}"));
             Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        ["suite", ..] => {
+            let messages = std::io::read_to_string(std::io::stdin())?;
+            let at_once = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+            let good = xtask::suite::run(xtask::suite::binaries(&messages)?, at_once, &arguments[1..])?;
+            Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(101) })
+        }
         _ => {
-            eprintln!("usage: cargo xtask codegen | tidy");
+            eprintln!("usage: cargo xtask codegen | tidy | suite [TEST ARGUMENTS] <MESSAGES");
             Ok(ExitCode::from(2))
         }
     }

@@ -1,7 +1,9 @@
 //! Where the stand-in's program is, for tests of other packages too.
 //!
-//! Cargo builds a dependency's library and not its programs, so the program is
-//! built once per test process, beside the tests that run.
+//! Cargo builds a dependency's library and not its programs. Where the whole
+//! workspace was built for the tests (`WEIR_TEST_BUILT`, set by `make test`)
+//! the program stands beside them already; else it is built once per test
+//! process. That second build has other features, so it compiles much anew.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,6 +29,10 @@ fn build() -> Result<PathBuf> {
     } else {
         folder
     };
+    let program = profile.join("weir-standin");
+    if std::env::var_os("WEIR_TEST_BUILT").is_some() && program.is_file() {
+        return Ok(program);
+    }
     let target = profile.parent().context("a profile's folder lies in the target folder")?;
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
@@ -36,5 +42,5 @@ fn build() -> Result<PathBuf> {
     }
     let output = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().context("starting cargo")?;
     ensure!(output.status.success(), "building the stand-in failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    Ok(profile.join("weir-standin"))
+    Ok(program)
 }

@@ -1,0 +1,113 @@
+//! Runs the test binaries that cargo built, several at a time.
+//!
+//! `cargo test` runs one binary after the other, and most of ours wait for a broker, a Spark or an API server half of their time. A binary still
+//! shares what it starts among its own tests, which a process per test could not. The output of each is printed whole when it ends, so nothing
+//! is mixed; with `--nocapture` someone is watching, and they run one by one on the terminal.
+//! Input is what `cargo test --no-run --message-format=json-render-diagnostics` prints. Summing up is `scripts/sum-tests.sh`'s business.
+
+use std::collections::VecDeque;
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::thread;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// What takes minutes begins first, so that the last binary to end is a short one: package folder and target.
+const LONGEST_FIRST: [(&str, &str); 5] =
+    [("operator", "behaviour"), ("cli", "behaviour"), ("connect", "kafka_golden"), ("connect", "delta"), ("supervisor", "protocol_model")];
+
+/// A test binary and the folder of its package, where cargo would start it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binary {
+    pub package: PathBuf,
+    pub target: String,
+    pub executable: PathBuf,
+}
+
+impl Binary {
+    fn title(&self) -> String {
+        format!("{} {}", self.package.file_name().unwrap_or_default().to_string_lossy(), self.target)
+    }
+
+    fn rank(&self) -> usize {
+        let is = |(package, target): &(&str, &str)| self.package.ends_with(package) && self.target == *target;
+        LONGEST_FIRST.iter().position(is).unwrap_or(LONGEST_FIRST.len())
+    }
+
+    fn command(&self, arguments: &[String]) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.args(arguments).current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package).stdin(Stdio::null());
+        command
+    }
+}
+
+/// The test binaries that cargo's messages name, in the order in which they should begin.
+///
+/// # Errors
+/// When a line that is a JSON object is not one of cargo's.
+pub fn binaries(messages: &str) -> Result<Vec<Binary>> {
+    let mut found = Vec::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Value = serde_json::from_str(line).with_context(|| format!("no message of cargo: {line}"))?;
+        let executable = message["executable"].as_str().filter(|_| message["profile"]["test"] == true);
+        let (Some(executable), Some(manifest), Some(target)) =
+            (executable, message["manifest_path"].as_str(), message["target"]["name"].as_str())
+        else {
+            continue;
+        };
+        let package = Path::new(manifest).parent().context("a manifest lies in a folder")?.to_owned();
+        found.push(Binary { package, target: target.to_owned(), executable: executable.into() });
+    }
+    found.sort_by_key(Binary::rank);
+    Ok(found)
+}
+
+/// Runs all binaries, `at_once` at a time, with the arguments; true when each of them succeeded.
+///
+/// # Errors
+/// When one cannot be started or its output not be read.
+pub fn run(binaries: Vec<Binary>, at_once: usize, arguments: &[String]) -> Result<bool> {
+    if arguments.iter().any(|argument| argument == "--nocapture") {
+        return binaries.iter().try_fold(true, |good, binary| Ok(watched(binary, arguments)?.success() && good));
+    }
+    let waiting = Mutex::new(VecDeque::from(binaries));
+    let next = || waiting.lock().map(|mut queue| queue.pop_front()).unwrap_or_default();
+    let work = || -> Result<bool> {
+        let mut good = true;
+        while let Some(binary) = next() {
+            good &= captured(&binary, arguments)?;
+        }
+        Ok(good)
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once.max(1)).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_fold(true, |good, worker| {
+            let result = worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a worker panicked")));
+            Ok(result? && good)
+        })
+    })
+}
+
+fn watched(binary: &Binary, arguments: &[String]) -> Result<ExitStatus> {
+    println!("     Running {}", binary.title());
+    binary.command(arguments).status().with_context(|| format!("starting {}", binary.executable.display()))
+}
+
+/// Both streams go into one file, so that they keep their order. A file and not a pipe: a process that a test left behind would hold a pipe open.
+fn captured(binary: &Binary, arguments: &[String]) -> Result<bool> {
+    let mut output = tempfile::tempfile().context("making a file for a test's output")?;
+    let mut command = binary.command(arguments);
+    command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+    let status = command.status().with_context(|| format!("starting {}", binary.executable.display()))?;
+    output.rewind()?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "     Running {}", binary.title())?;
+    std::io::copy(&mut output, &mut out).with_context(|| format!("showing what {} printed", binary.title()))?;
+    if !status.success() {
+        writeln!(out, "error: {} ended with {status}", binary.title())?;
+    }
+    Ok(status.success())
+}
