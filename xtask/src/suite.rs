@@ -15,9 +15,17 @@ use std::thread;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// What takes minutes begins first, so that the last binary to end is a short one: package folder and target.
-const LONGEST_FIRST: [(&str, &str); 5] =
-    [("operator", "behaviour"), ("cli", "behaviour"), ("connect", "kafka_golden"), ("connect", "delta"), ("supervisor", "protocol_model")];
+/// What takes long begins first, so that the last binary to end is a short one: package folder and target.
+const LONGEST_FIRST: [(&str, &str); 8] = [
+    ("operator", "behaviour"),
+    ("cli", "behaviour"),
+    ("connect", "kafka_golden"),
+    ("connect", "delta"),
+    ("kit", "judge"),
+    ("kit", "kafka"),
+    ("cluster", "control_plane"),
+    ("supervisor", "protocol_model"),
+];
 
 /// A test binary and the folder of its package, where cargo would start it.
 #[derive(Debug, Clone, PartialEq, Eq)]
