@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
+use weir_supervisor::conditions::Reason;
 use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
 use child::Ended;
@@ -55,7 +56,7 @@ pub enum Verdict {
     /// It may not.
     Rejected {
         /// Reason of the `Accepted` condition.
-        reason: &'static str,
+        reason: Reason,
         /// What is wrong, at most 1 KiB.
         message: String,
     },

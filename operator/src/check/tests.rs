@@ -82,7 +82,7 @@ async fn errors_reject_it_with_field_and_remedy() {
 {"severity":"warning","message":"w"},{"severity":"error","message":"second","allowed":["a","b"]}]'; exit 20"#,
     );
     let message = "startingOfsets: unknown option; did you mean `startingOffsets`?; rename it; second (allowed: a, b)";
-    assert_eq!(script.verdict().await, Verdict::Rejected { reason: "SpecInvalid", message: message.to_owned() });
+    assert_eq!(script.verdict().await, Verdict::Rejected { reason: Reason::SpecInvalid, message: message.to_owned() });
 }
 
 #[tokio::test]
