@@ -97,9 +97,9 @@ pub enum CheckOutput {
 
 /// Arguments of `weir check`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  weir check job.yaml --output json")]
+#[command(after_help = "Examples:\n  weir check job.yaml --output json\n  helm template jobs | weir check -")]
 pub struct CheckArguments {
-    /// Manifests.
+    /// Manifests; - is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Format of the findings.

@@ -6,8 +6,8 @@
 //! `DIR/<name>/<key>`. Values are never printed.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use weir_core::{Error, Result};
 use weir_crds::checkpoint::namespace_of;
@@ -25,18 +25,18 @@ pub struct Manifests {
 impl Manifests {
     /// Loads files; any problem is an error of class Config with all of them in it.
     pub fn load(files: &[PathBuf], parameters: &[(String, String)]) -> Result<Self> {
-        let (manifests, problems) = Self::read(files, parameters);
+        let (manifests, problems) = Self::read(files, parameters, |file| fs::read_to_string(file));
         let errors: Vec<String> = problems.iter().filter(|p| p.is_error()).map(Problem::to_string).collect();
         if errors.is_empty() { Ok(manifests) } else { Err(Error::config("MANIFEST_INVALID", errors.join("\n"))) }
     }
 
-    /// Loads files and says all that is wrong with them.
-    pub fn read(files: &[PathBuf], parameters: &[(String, String)]) -> (Self, Vec<Problem>) {
+    /// Loads files, read so, and says all that is wrong with them.
+    pub fn read(files: &[PathBuf], parameters: &[(String, String)], text_of: impl Fn(&Path) -> io::Result<String>) -> (Self, Vec<Problem>) {
         let mut texts = Vec::with_capacity(files.len());
         let mut problems = Vec::new();
         for file in files {
             let name = file.display().to_string();
-            match fs::read_to_string(file) {
+            match text_of(file) {
                 Ok(text) => texts.push(ManifestFile { name, text }),
                 Err(error) => {
                     let finding = Finding::error("file", "", format!("the file cannot be read: {error}"));

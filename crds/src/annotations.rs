@@ -10,5 +10,7 @@ pub const ADOPT_CHECKPOINT: &str = "weir.dev/adopt-checkpoint";
 pub const PAUSED: &str = "weir.dev/paused";
 /// Goes on without the memory that a later version left in the status whose epoch is this.
 pub const DISCARD_MEMORY: &str = "weir.dev/discard-memory";
+/// The installation that looks after the job, `<namespace>/<name>`; empty is as if absent.
+pub const OPERATOR: &str = "weir.dev/operator";
 /// `"true"`: delete without waiting for a batch boundary.
 pub const SKIP_GRACEFUL_STOP: &str = "weir.dev/skip-graceful-stop";

@@ -12,6 +12,7 @@
 //! | know what an edit disrupts, and what it may not change | [`resource::disruption`], [`resource::edit_problems`] |
 //! | find a query's checkpoint, and compare spellings | [`checkpoint::checkpoint_location`], [`checkpoint::normalized_location`] |
 //! | find what a table name or a `/Volumes` path stands for | [`catalog::table_location`], [`catalog::location`] |
+//! | know which names in a pod are Weir's | [`reserved`] |
 //! | write the CRD and the reference pages | [`resource::crd_yaml`], [`resource::field_table`], [`options::reference_markdown`] |
 //!
 //! Everything is pure: texts in, values and findings out. No client, no clock, no file is touched.
@@ -31,6 +32,7 @@ pub mod finding;
 pub mod manifest;
 pub mod options;
 pub mod policy;
+pub mod reserved;
 pub mod resource;
 
 pub use resource::{OutputMode, QuerySpec, SinkSpec, SourceSpec, StreamingJob, StreamingJobSpec, TaskSpec, TriggerSpec};

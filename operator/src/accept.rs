@@ -18,6 +18,7 @@ use serde_json::Value;
 use weir_crds::StreamingJob;
 use weir_crds::finding::Finding;
 use weir_crds::resource::{OnChangeSpec, OptionsFromSpec, StreamingJobSpec, edit_problems};
+use weir_supervisor::conditions::Reason;
 use weir_supervisor::generation::Accepted;
 
 use crate::build::{self, ACCEPTED_KEY, BuildError, DOCUMENT_KEY};
@@ -25,8 +26,6 @@ use crate::names::{self, JobId};
 use crate::paths;
 use crate::rbac::SecretAccess;
 
-/// Reason of a refusal whose cause is a name that something else holds.
-pub const OWNERSHIP_CONFLICT: &str = "OwnershipConflict";
 /// When to look again at what an earlier job of the name left; it is as good as gone.
 const LEFT_OVER: Duration = Duration::from_secs(2);
 /// When to look again at what is foreign.
@@ -35,8 +34,8 @@ const FOREIGN: Duration = Duration::from_secs(30);
 /// Why a generation is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// CamelCase word of the `Accepted` condition.
-    pub reason: String,
+    /// The reason of the `Accepted` condition.
+    pub reason: Reason,
     /// What is wrong, for people.
     pub message: String,
 }
@@ -44,7 +43,7 @@ pub struct Refusal {
 impl Refusal {
     /// A manifest that is wrong in itself.
     pub fn invalid(message: impl Into<String>) -> Refusal {
-        Refusal { reason: "SpecInvalid".to_owned(), message: message.into() }
+        Refusal { reason: Reason::SpecInvalid, message: message.into() }
     }
 }
 
@@ -67,7 +66,7 @@ pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec
     let secret = watched_references(spec).find_map(|reference| reference.secret_ref.as_ref());
     match (secret, secrets) {
         (Some(secret), SecretAccess::None) => Some(Refusal {
-            reason: "ReferenceNotPermitted".to_owned(),
+            reason: Reason::ReferenceNotPermitted,
             message: format!(
                 "onChange: Restart on the Secret {} needs an operator that may read Secrets: install it with --watch-secrets and its \
                  rights, or write onChange: Ignore",
@@ -130,7 +129,7 @@ pub struct Taken {
 impl Taken {
     /// The verdict on a generation that cannot be stored.
     pub fn refusal(self) -> Refusal {
-        Refusal { reason: OWNERSHIP_CONFLICT.to_owned(), message: self.message }
+        Refusal { reason: Reason::OwnershipConflict, message: self.message }
     }
 }
 

@@ -1,9 +1,10 @@
-//! The semantic check of a manifest: `weir check --output json` as a child process.
+//! The semantic check of a manifest: `weir check --output json -` as a child process.
 //!
 //! SQL and option values are compiled by the engine's own code, which the
 //! operator does not link, and whose memory and time a manifest can drive up.
 //! So a bounded number runs at once, cheap ones first, each within limits and
-//! killed with its group on timeout and with this process by the kernel. Only the program's own verdict
+//! killed with its group on timeout and with this process by the kernel. It reads
+//! the manifest from its standard input, so nothing is left on a disk. Only the program's own verdict
 //! (exit 20 with its findings) rejects a manifest; whatever else happens says
 //! nothing about it and is [`Verdict::Unavailable`].
 //!
@@ -16,11 +17,11 @@ mod findings;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
+use weir_supervisor::conditions::Reason;
 use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
 use child::Ended;
@@ -55,7 +56,7 @@ pub enum Verdict {
     /// It may not.
     Rejected {
         /// Reason of the `Accepted` condition.
-        reason: &'static str,
+        reason: Reason,
         /// What is wrong, at most 1 KiB.
         message: String,
     },
@@ -83,11 +84,7 @@ impl Checker {
     pub async fn check(&self, document: &Value) -> Verdict {
         let text = document.to_string();
         let _turn = self.turns.take((), cost(&text)).await;
-        let file = match stored(&text) {
-            Ok(file) => file,
-            Err(error) => return unavailable(format!("the manifest could not be written to a temporary file: {error}")),
-        };
-        match child::run(&self.program, file.path(), &self.limits).await {
+        match child::run(&self.program, &text, &self.limits).await {
             Ok(ended) => self.judged(ended),
             Err(error) => unavailable(format!("{} could not be started: {error}", self.program.display())),
         }
@@ -114,13 +111,6 @@ impl Checker {
 /// What a check costs, in later checks that may go before it: half a kibibyte is about one query.
 fn cost(document: &str) -> u64 {
     u64::try_from(document.len() / 512).unwrap_or(u64::MAX)
-}
-
-fn stored(document: &str) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut file = tempfile::Builder::new().prefix("weir-check-").suffix(".json").tempfile()?;
-    file.write_all(document.as_bytes())?;
-    file.flush()?;
-    Ok(file)
 }
 
 fn unavailable(message: String) -> Verdict {

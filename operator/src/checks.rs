@@ -96,7 +96,7 @@ impl Checks {
                     }
                     CheckState::Passed
                 }
-                Verdict::Rejected { reason, message } => CheckState::Refused(Refusal { reason: reason.to_owned(), message }),
+                Verdict::Rejected { reason, message } => CheckState::Refused(Refusal { reason, message }),
                 Verdict::Unavailable { message } => {
                     tracing::warn!(generation, message, "the manifest could not be checked");
                     CheckState::Unavailable { message, retry_at: after(clock.now(), RETRY) }

@@ -3,7 +3,7 @@
 //! Live means that the process answers. Ready means that it does its part:
 //! a leader has its caches and hears from its watches, a follower has looked at
 //! the lease lately. Others tell [`Health`] what they see; nothing is asked of
-//! the API server here.
+//! the API server here. What clients may take of the port is bounded by `weir_http`.
 
 mod health;
 #[cfg(test)]
@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
+use weir_http::Limits;
 
 pub use health::{Health, LEASE_STALE_AFTER};
 
@@ -56,8 +57,8 @@ pub async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Li
 }
 
 /// Answers until dropped.
-pub async fn serve(listener: TcpListener, metrics: Metrics, health: Arc<Health>, before_scrape: BeforeScrape) -> std::io::Result<()> {
-    axum::serve(listener, router(metrics, health, before_scrape)).await
+pub async fn serve(listener: TcpListener, metrics: Metrics, health: Arc<Health>, before_scrape: BeforeScrape) {
+    weir_http::serve(listener, router(metrics, health, before_scrape), Limits::default()).await;
 }
 
 fn router(metrics: Metrics, health: Arc<Health>, before_scrape: BeforeScrape) -> Router {

@@ -91,9 +91,9 @@ impl Job {
         self.object.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
     }
 
-    /// The installation that looks after it, once there is one.
+    /// The installation that looks after it, once there is one. An empty annotation is as if absent.
     pub fn installation(&self) -> Option<&str> {
-        annotation(&self.object.metadata, INSTALLATION)
+        self.annotation(INSTALLATION).map(str::trim).filter(|name| !name.is_empty())
     }
 
     /// `weir.dev/paused`.
@@ -166,5 +166,22 @@ fn remembered(memory: &Value) -> Remembered {
         Ok(memory) => Remembered::Known(Box::new(memory)),
         Err(error @ weir_supervisor::memory::MemoryError::Newer { .. }) => Remembered::Newer(error.to_string()),
         Err(error) => Remembered::Damaged(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_installation_without_a_name_is_none() {
+        for (given, expected) in [("", None), (" ", None), ("weir-system/weir-operator", Some("weir-system/weir-operator"))] {
+            let metadata = json!({"name": "j", "namespace": "n", "uid": "u", "annotations": {INSTALLATION: given}});
+            let object = json!({"apiVersion": "weir.dev/v1alpha1", "kind": "StreamingJob", "metadata": metadata, "spec": {}});
+            let job = Job::read(serde_json::from_value(object).expect("an object"));
+            assert_eq!(job.installation(), expected, "{given:?}");
+        }
     }
 }

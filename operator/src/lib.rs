@@ -46,4 +46,5 @@ pub mod status;
 pub mod telemetry;
 pub mod token;
 pub mod turns;
+pub mod values;
 pub mod watched;

@@ -12,7 +12,6 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use weir_crds::duration::WeirDuration;
 use weir_operator::authority::Authority;
 use weir_operator::clock::{Clock, SystemClock};
 use weir_operator::events::EventSink;
@@ -24,7 +23,7 @@ use weir_operator::operator::{self, Services};
 use weir_operator::rbac::{Installation, LEASE, Scope, SecretAccess};
 use weir_operator::settings::{self, Settings};
 use weir_operator::telemetry::{self, LogFormat};
-use weir_operator::{key, schema};
+use weir_operator::{key, schema, values};
 
 /// Keeps StreamingJobs running: the controller, and what is needed to install it.
 #[derive(Debug, Parser)]
@@ -50,7 +49,7 @@ enum Command {
     /// Print a whole installation.
     Manifests {
         /// Image of the operator, and of jobs that name none.
-        #[arg(long, env = "WEIR_IMAGE")]
+        #[arg(long, env = "WEIR_IMAGE", value_parser = values::image)]
         image: String,
         /// Where and for whom.
         #[command(flatten)]
@@ -61,10 +60,10 @@ enum Command {
 #[derive(Debug, Args)]
 struct InstallArguments {
     /// The operator's own namespace.
-    #[arg(long, default_value = install::DEFAULT_NAMESPACE)]
+    #[arg(long, default_value = install::DEFAULT_NAMESPACE, value_parser = values::namespace)]
     namespace: String,
     /// Namespaces whose jobs are looked after [default: all].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = values::namespace)]
     namespaces: Vec<String>,
     /// Let the operator read Secrets, for `onChange: Restart`.
     #[arg(long)]
@@ -81,7 +80,7 @@ impl InstallArguments {
 #[command(after_help = "Example:\n  weir-operator run --image weir:0.1.0 --namespaces analytics,ingest --no-leader-election")]
 struct RunArguments {
     /// Namespaces whose jobs are looked after [default: all].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = values::namespace)]
     namespaces: Vec<String>,
     /// Read Secrets, for `onChange: Restart`.
     #[arg(long)]
@@ -90,34 +89,34 @@ struct RunArguments {
     #[arg(long, default_value = http::DEFAULT_ADDRESS)]
     metrics_address: SocketAddr,
     /// Image of jobs that name none.
-    #[arg(long, env = "WEIR_IMAGE")]
+    #[arg(long, env = "WEIR_IMAGE", value_parser = values::image)]
     image: String,
     /// The operator's own namespace.
-    #[arg(long, env = "POD_NAMESPACE", default_value = install::DEFAULT_NAMESPACE)]
+    #[arg(long, env = "POD_NAMESPACE", default_value = install::DEFAULT_NAMESPACE, value_parser = values::namespace)]
     namespace: String,
     /// Name of this process among the candidates.
-    #[arg(long, env = "POD_NAME", default_value = "weir-operator")]
+    #[arg(long, env = "POD_NAME", default_value = "weir-operator", value_parser = values::instance)]
     instance: String,
     /// The program that checks manifests.
     #[arg(long, env = "WEIR_CHECKER", default_value = "weir", value_name = "FILE")]
     checker: PathBuf,
     /// Checks of manifests that run at once [default: one per core, 2 to 8].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     checks_at_once: Option<u16>,
     /// Act without an election: for a single process.
     #[arg(long)]
     no_leader_election: bool,
     /// How long a leader that falls silent keeps the lease; it stops by itself after two thirds of that.
-    #[arg(long, default_value = "15s", conflicts_with = "no_leader_election")]
-    lease_duration: WeirDuration,
+    #[arg(long, default_value = "15s", conflicts_with = "no_leader_election", value_parser = values::lease)]
+    lease_duration: Durations,
     /// How often a running task is asked for its progress.
-    #[arg(long, default_value = "10s")]
-    poll_interval: WeirDuration,
+    #[arg(long, default_value = "10s", value_parser = values::poll_interval)]
+    poll_interval: Duration,
     /// Least time between two status writes whose progress alone has changed.
-    #[arg(long, default_value = "30s")]
-    progress_interval: WeirDuration,
+    #[arg(long, default_value = "30s", value_parser = values::progress_interval)]
+    progress_interval: Duration,
     /// Jobs that are looked at side by side.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: u16,
     /// Format of the log lines on stderr.
     #[arg(long, value_enum, default_value = "json", env = "WEIR_LOG_FORMAT")]
@@ -162,7 +161,6 @@ fn run(arguments: RunArguments) -> anyhow::Result<()> {
 }
 
 async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
-    let durations = Durations::of_lease(arguments.lease_duration.as_duration()).context("--lease-duration")?;
     let client = kube::Client::try_default().await.context("no credentials: run in a pod with a service account, or set KUBECONFIG")?;
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(obey(stop));
@@ -170,8 +168,8 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
         secrets: secrets(arguments.watch_secrets),
         checker: arguments.checker,
         checks_at_once: arguments.checks_at_once.map_or_else(settings::checks_at_once, usize::from),
-        poll_interval: arguments.poll_interval.as_duration().max(Duration::from_millis(100)),
-        progress_interval: arguments.progress_interval.as_duration(),
+        poll_interval: arguments.poll_interval,
+        progress_interval: arguments.progress_interval,
         concurrency: arguments.concurrency,
         ..Settings::new(format!("{}/{}", arguments.namespace, LEASE), scope(&arguments.namespaces), arguments.image)
     };
@@ -208,7 +206,7 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
             // The lease is released once nothing acts on it any more.
             let _ = finished.wait_for(|done| *done).await;
         };
-        let (leadership, holder) = LeaseHolder::run(lease, me, durations, Arc::clone(&clock), over);
+        let (leadership, holder) = LeaseHolder::run(lease, me, arguments.lease_duration, Arc::clone(&clock), over);
         tokio::spawn(operator::tell_leadership(leadership.clone(), metrics.clone(), Arc::clone(&health)));
         (Authority::Elected(leadership), Some(holder))
     };
@@ -231,4 +229,50 @@ async fn obey(stop: watch::Sender<bool>) {
     stop.send_replace(true);
     // Held, so that the operator's receiver stays open until the end.
     stop.closed().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the command line says to a refused value.
+    fn refusal(line: &str) -> String {
+        let words = line.split(' ').map(|word| if word == "''" { "" } else { word });
+        Arguments::try_parse_from(words).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn values_without_sense_are_refused_with_what_is_allowed() {
+        for (line, allowed) in [
+            ("weir-operator manifests --image ''", "[REGISTRY[:PORT]/]NAME"),
+            ("weir-operator manifests --image weir --namespace A_B", "a namespace is 1 to 63 lower-case letters"),
+            ("weir-operator manifests --image weir --namespaces a,,b", "a namespace is"),
+            ("weir-operator rbac --namespaces ''", "a namespace is"),
+            ("weir-operator rbac --namespace x.y", "a namespace is"),
+            ("weir-operator run --image we@ir", "[REGISTRY[:PORT]/]NAME"),
+            ("weir-operator run --image weir --namespaces A", "a namespace is"),
+            ("weir-operator run --image weir --instance A_B", "the name of a pod is"),
+            ("weir-operator run --image weir --poll-interval 0s", "it must be 100ms to 3600s"),
+            ("weir-operator run --image weir --progress-interval 0s", "it must be 1s to 3600s"),
+            ("weir-operator run --image weir --lease-duration 0s", "it must be 1s to 3600s"),
+            ("weir-operator run --image weir --concurrency 0", "1..=1024"),
+            ("weir-operator run --image weir --checks-at-once 0", "1..=256"),
+            ("weir-operator run --image weir --checker ''", "a value is required"),
+            ("weir-operator run --image weir --metrics-address 8081", "invalid socket address"),
+        ] {
+            let said = refusal(line);
+            assert!(said.contains(allowed), "{line}: {said}");
+        }
+        let line = ["weir-operator", "manifests", "--image", "weir", "--namespace", "A B"];
+        assert!(Arguments::try_parse_from(line).is_err(), "a name with a blank");
+    }
+
+    #[test]
+    fn values_that_make_sense_are_taken() {
+        let line =
+            "weir-operator run --image r.example:5000/weir:1 --namespaces a,b --poll-interval 300ms --lease-duration 12s --concurrency 8";
+        let Command::Run(run) = Arguments::try_parse_from(line.split(' ')).expect(line).command else { panic!("{line}") };
+        assert_eq!((run.namespaces, run.poll_interval), (vec!["a".to_owned(), "b".to_owned()], Duration::from_millis(300)));
+        assert_eq!(run.lease_duration.lease(), Duration::from_secs(12));
+    }
 }

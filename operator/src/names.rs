@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use weir_crds::{annotations, reserved};
 
 /// The field manager and event reporter.
 pub const MANAGER: &str = "weir-operator";
@@ -16,12 +17,12 @@ pub const ENGINE_CONTAINER: &str = "engine";
 /// The finalizer of a job: its runs are stopped before it goes.
 pub const FINALIZER: &str = "weir.dev/run";
 /// Annotation of a job: the installation that looks after it.
-pub const INSTALLATION: &str = "weir.dev/operator";
+pub const INSTALLATION: &str = annotations::OPERATOR;
 /// Port of the task's HTTP interface in its pod.
 pub const TASK_PORT: u16 = 8080;
 
 /// Label: who made this. Watches select on it.
-pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const LABEL_MANAGED_BY: &str = reserved::LABEL_MANAGED_BY;
 /// Its value.
 pub const MANAGED_BY: &str = "weir";
 /// Label: UID of the job.
@@ -115,7 +116,7 @@ pub fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
 }
 
 /// Environment variable of the engine's container that carries the epoch.
-pub const EPOCH_VARIABLE: &str = "WEIR_EPOCH";
+pub const EPOCH_VARIABLE: &str = reserved::EPOCH_VARIABLE;
 
 /// The epoch of a pod: from its container's environment, which nobody can change, else from the label.
 pub fn epoch_of_pod(pod: &Pod) -> Option<u64> {

@@ -16,10 +16,12 @@ use crate::time::Timestamp;
 
 mod hold;
 mod own;
+mod reasons;
 mod situation;
 mod table;
 
 pub use hold::{Hold, held, recalled};
+pub use reasons::{CONDITIONS, Reason, reference_markdown};
 
 /// True, False or Unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,24 +58,24 @@ pub struct Condition {
 /// A condition without its history.
 struct Verdict {
     status: ConditionStatus,
-    reason: String,
+    reason: Reason,
     message: String,
 }
 
 impl Verdict {
-    fn new(status: ConditionStatus, reason: &str, message: impl Into<String>) -> Verdict {
-        Verdict { status, reason: reason.to_owned(), message: cut(&message.into(), MESSAGE_BYTES) }
+    fn new(status: ConditionStatus, reason: Reason, message: impl Into<String>) -> Verdict {
+        Verdict { status, reason, message: cut(&message.into(), MESSAGE_BYTES) }
     }
 
-    fn holds(reason: &str, message: impl Into<String>) -> Verdict {
+    fn holds(reason: Reason, message: impl Into<String>) -> Verdict {
         Verdict::new(ConditionStatus::True, reason, message)
     }
 
-    fn fails(reason: &str, message: impl Into<String>) -> Verdict {
+    fn fails(reason: Reason, message: impl Into<String>) -> Verdict {
         Verdict::new(ConditionStatus::False, reason, message)
     }
 
-    fn unknown(reason: &str, message: impl Into<String>) -> Verdict {
+    fn unknown(reason: Reason, message: impl Into<String>) -> Verdict {
         Verdict::new(ConditionStatus::Unknown, reason, message)
     }
 }
@@ -100,7 +102,7 @@ pub(crate) fn decide(desired: &Desired, observed: &Observed, memory: &Memory, no
     let mut events = Vec::new();
     let conditions = kinds.into_iter().zip(verdicts).map(|(kind, verdict)| {
         let old = memory.conditions.iter().find(|old| old.kind == kind);
-        let changed = old.is_none_or(|old| old.status != verdict.status || old.reason != verdict.reason);
+        let changed = old.is_none_or(|old| old.status != verdict.status || old.reason != verdict.reason.as_str());
         events.extend(announce(kind, &verdict).filter(|_| changed));
         settle(kind, verdict, &memory.conditions, desired.newest_generation(), now)
     });
@@ -109,6 +111,7 @@ pub(crate) fn decide(desired: &Desired, observed: &Observed, memory: &Memory, no
 
 /// A verdict with its history. A flip is never earlier than the one before, whatever the clock says.
 fn settle(kind: &str, verdict: Verdict, known: &[Condition], generation: i64, now: Timestamp) -> Condition {
+    debug_assert!(verdict.reason.is_of(kind, verdict.status), "no row for {kind} {:?} {}", verdict.status, verdict.reason);
     let old = known.iter().find(|old| old.kind == kind);
     let last_transition_time = match old {
         Some(old) if old.status == verdict.status => old.last_transition_time,
@@ -118,7 +121,7 @@ fn settle(kind: &str, verdict: Verdict, known: &[Condition], generation: i64, no
     Condition {
         kind: kind.to_owned(),
         status: verdict.status,
-        reason: verdict.reason,
+        reason: verdict.reason.as_str().to_owned(),
         message: verdict.message,
         last_transition_time,
         observed_generation: generation,
@@ -138,17 +141,17 @@ fn announce(kind: &str, verdict: &Verdict) -> Option<Event> {
     if verdict.status != ConditionStatus::True {
         return None;
     }
-    let reason = match (kind, verdict.reason.as_str()) {
-        ("Stalled", "CrashLooping") => EventReason::CrashLooping,
-        ("Stalled", "ImagePullFailed") => EventReason::ImagePullFailed,
-        ("Stalled", "CreateContainerConfigError") => EventReason::CreateContainerConfigError,
-        ("Stalled", "Unschedulable") => EventReason::PodUnschedulable,
-        ("Stalled", "StartDeadlineExceeded") => EventReason::StartDeadlineExceeded,
-        ("Stalled", "SpecInvalid") => EventReason::SpecInvalid,
-        ("Stalled", "CheckpointIncompatible") => EventReason::CheckpointIncompatible,
-        ("Stalled", "PreviousRunUnconfirmed") => EventReason::PreviousRunUnconfirmed,
-        ("Stalled", "OwnershipConflict") => EventReason::OwnershipConflict,
-        ("Stalled", "FinalizerBlocked") => EventReason::FinalizerBlocked,
+    let reason = match (kind, verdict.reason) {
+        ("Stalled", Reason::CrashLooping) => EventReason::CrashLooping,
+        ("Stalled", Reason::ImagePullFailed) => EventReason::ImagePullFailed,
+        ("Stalled", Reason::CreateContainerConfigError) => EventReason::CreateContainerConfigError,
+        ("Stalled", Reason::Unschedulable) => EventReason::PodUnschedulable,
+        ("Stalled", Reason::StartDeadlineExceeded) => EventReason::StartDeadlineExceeded,
+        ("Stalled", Reason::SpecInvalid) => EventReason::SpecInvalid,
+        ("Stalled", Reason::CheckpointIncompatible) => EventReason::CheckpointIncompatible,
+        ("Stalled", Reason::PreviousRunUnconfirmed) => EventReason::PreviousRunUnconfirmed,
+        ("Stalled", Reason::OwnershipConflict) => EventReason::OwnershipConflict,
+        ("Stalled", Reason::FinalizerBlocked) => EventReason::FinalizerBlocked,
         ("ProgressStale", _) => EventReason::ProgressStale,
         ("FallingBehind", _) => EventReason::FallingBehind,
         ("BacklogExceeded", _) => EventReason::BacklogExceeded,

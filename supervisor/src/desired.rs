@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use weir_crds::policy::{JobPolicy, JobTrigger, TaskRetryMode};
 
 use crate::backoff::Backoff;
+use crate::conditions::Reason;
 use crate::schedule::{Schedule, ScheduleError};
 
 /// Everything that the supervisor needs to know of a job's owner.
@@ -54,8 +55,8 @@ pub enum Acceptance {
     Rejected {
         /// The refused generation.
         generation: i64,
-        /// `SpecInvalid`, `ReferenceNotFound`, `ReferenceNotPermitted` or another CamelCase word.
-        reason: String,
+        /// One that the `Accepted` condition knows.
+        reason: Reason,
         /// What is wrong, for people.
         message: String,
     },

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::conditions::Reason;
 use crate::exit::ExitReport;
 use crate::text::cut;
 use crate::time::Timestamp;
@@ -165,12 +166,12 @@ pub enum StartObstacle {
 
 impl StartObstacle {
     /// The word of the conditions and the words for people; none while only time is lacking.
-    pub fn reason(&self) -> Option<(&'static str, &str)> {
+    pub fn reason(&self) -> Option<(Reason, &str)> {
         match self {
             StartObstacle::None => None,
-            StartObstacle::Unschedulable { message } => Some(("Unschedulable", message)),
-            StartObstacle::ImagePull { message } => Some(("ImagePullFailed", message)),
-            StartObstacle::ContainerConfig { message } => Some(("CreateContainerConfigError", message)),
+            StartObstacle::Unschedulable { message } => Some((Reason::Unschedulable, message)),
+            StartObstacle::ImagePull { message } => Some((Reason::ImagePullFailed, message)),
+            StartObstacle::ContainerConfig { message } => Some((Reason::CreateContainerConfigError, message)),
         }
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{MINUTE, Stage, continuous, manual, seconds, starts, stops};
-use weir_supervisor::conditions::ConditionStatus;
+use weir_supervisor::conditions::{ConditionStatus, Reason};
 use weir_supervisor::memory::{RunResult, TaskState};
 use weir_supervisor::observed::{Confirmation, Phase, Shutdown};
 use weir_supervisor::{Acceptance, Action, ExitClass, Lifetime, Slot};
@@ -70,8 +70,7 @@ fn an_edit_of_a_waiting_task_starts_it_at_once() {
 fn a_rejected_edit_does_not_stop_the_last_good_generation() {
     let mut stage = Stage::new(continuous(&["a"]));
     stage.stream();
-    stage.desired.acceptance =
-        Acceptance::Rejected { generation: 2, reason: "SpecInvalid".to_owned(), message: "spec.tasks: no".to_owned() };
+    stage.desired.acceptance = Acceptance::Rejected { generation: 2, reason: Reason::SpecInvalid, message: "spec.tasks: no".to_owned() };
     assert!(stage.settle().is_empty());
     assert_eq!((stage.is_true("Ready"), stage.is_true("Stalled"), stage.is_true("Running")), (false, true, true));
     assert_eq!(stage.condition("Accepted").reason, "SpecInvalid");

@@ -6,7 +6,8 @@
 //! A value that only a Secret or ConfigMap may supply is left to the task.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use weir_core::{Error, ErrorClass, Result};
 use weir_crds::checkpoint::namespace_of;
@@ -23,7 +24,8 @@ use crate::output;
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Ended {
-    let (_, problems) = runtime()?.block_on(check(&arguments.files, &arguments.parameters));
+    let (manifests, mut problems) = Manifests::read(&arguments.files, &arguments.parameters, text_of);
+    problems.extend(runtime()?.block_on(check_jobs(&manifests)));
     match arguments.output {
         CheckOutput::Json => {
             let text = serde_json::to_string_pretty(&problems).map_err(|e| Error::retryable("NOT_PRINTED", e.to_string()))?;
@@ -42,7 +44,8 @@ pub fn run(arguments: &CheckArguments) -> Ended {
 
 /// The manifests when they pass the check, their warnings printed on stderr; otherwise one error with all problems.
 pub async fn accepted(files: &[PathBuf], parameters: &[(String, String)]) -> Result<Manifests> {
-    let (manifests, problems) = check(files, parameters).await;
+    let (manifests, mut problems) = Manifests::read(files, parameters, |file| fs::read_to_string(file));
+    problems.extend(check_jobs(&manifests).await);
     let (errors, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::is_error);
     if !errors.is_empty() {
         let lines: Vec<String> = errors.iter().map(Problem::to_string).collect();
@@ -57,12 +60,17 @@ fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-async fn check(files: &[PathBuf], parameters: &[(String, String)]) -> (Manifests, Vec<Problem>) {
-    let (manifests, mut problems) = Manifests::read(files, parameters);
+/// The text of a file; `-` is standard input. Other commands read a manifest more than once, so only this one takes it.
+fn text_of(file: &Path) -> io::Result<String> {
+    if file == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) }
+}
+
+async fn check_jobs(manifests: &Manifests) -> Vec<Problem> {
+    let mut problems = Vec::new();
     for loaded in manifests.loaded_jobs() {
         problems.extend(check_queries(loaded).await);
     }
-    (manifests, problems)
+    problems
 }
 
 /// Compiles every query of a job that passed the manifest's own rules.

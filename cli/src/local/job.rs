@@ -15,6 +15,7 @@ use rustix::process::Signal;
 use tokio::sync::{Notify, mpsc, watch};
 use weir_core::{Error, ErrorClass, Result};
 use weir_runtime::http::LiveConfig;
+use weir_supervisor::conditions::Reason;
 use weir_supervisor::generation::Accepted;
 use weir_supervisor::observed::{Observed, Shutdown, Slot, StopOrder};
 use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
@@ -261,7 +262,7 @@ impl LocalJob {
             .map_err(|e| Error::config("INVALID_SCHEDULE", e.to_string()))?;
         if let Some(message) = wish.refusal.as_ref().or(self.refused_edit.as_ref()) {
             desired.acceptance =
-                Acceptance::Rejected { generation: accepted.generation + 1, reason: "SpecInvalid".into(), message: message.clone() };
+                Acceptance::Rejected { generation: accepted.generation + 1, reason: Reason::SpecInvalid, message: message.clone() };
         }
         desired.lifetime = self.setting.lifetime.clone();
         desired.run_now = run_now_token(&wish.job);

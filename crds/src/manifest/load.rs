@@ -138,7 +138,7 @@ impl Draft {
             if self.covered.has(&finding.path) {
                 continue;
             }
-            let about_name = ["unknown-", "misplaced-", "refused-", "duplicate-option", "ignored-"];
+            let about_name = ["unknown-", "misplaced-", "refused-", "duplicate-option", "ignored-", "reserved-key"];
             let end = if about_name.iter().any(|rule| finding.rule.starts_with(rule)) { End::Key } else { End::Value };
             let at = self.locator.find(&finding.path, end);
             self.problems.push(problem(self.locator.file(), at, finding));

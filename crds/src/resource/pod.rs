@@ -18,18 +18,18 @@ use super::text_map;
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PodTemplateSpec {
-    /// Labels of the pod; keys under weir.dev/ are the operator's.
+    /// Labels of the pod. Keys under weir.dev/ and app.kubernetes.io/managed-by are the operator's and refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "text_map", extend("x-weir-disrupts" = "none"))]
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the pod; keys under weir.dev/ are the operator's.
+    /// Annotations of the pod. Keys under weir.dev/ and kubectl.kubernetes.io/default-container are the operator's and refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "text_map", extend("x-weir-disrupts" = "none"))]
     pub annotations: BTreeMap<String, String>,
     /// Compute resources of the engine's container; the memory limit bounds the engine's pools. Default: requests of 250m CPU and 256Mi memory, a limit of 1Gi memory; a resource that is named here, in either list, has no default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Environment of the engine's container.
+    /// Environment of the engine's container. WEIR_EPOCH, WEIR_POD_UID, WEIR_TASK_TOKEN and POD_IP are the operator's and refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -39,12 +39,12 @@ pub struct PodTemplateSpec {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub env_from: Vec<EnvFromSource>,
-    /// Volumes of the pod.
+    /// Volumes of the pod. Names that begin with weir- are the operator's and refused, but weir-tmp and weir-state replace its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub volumes: Vec<Volume>,
-    /// Where the volumes are mounted in the engine's container. A bare path in a pod is refused unless a volume is mounted there.
+    /// Where the volumes are mounted in the engine's container; not under /etc/weir, which is the operator's. A bare path in a pod is refused unless a volume is mounted there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["mountPath".into()]))]

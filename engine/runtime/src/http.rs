@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -25,11 +26,15 @@ use tokio::sync::{broadcast, watch};
 use tokio_stream::wrappers::BroadcastStream;
 use weir_core::progress::QueryEvent;
 use weir_core::{Error, Result};
+use weir_http::{Limits, read_body};
 
-use crate::connections;
 use crate::metrics::Metrics;
 use crate::query::QueryState;
 use crate::query::driver::StopRequest;
+
+/// Largest body of `PUT /v1/config`, and how long it may take to come.
+const CONFIG_BYTES: usize = 64 * 1024;
+const CONFIG_TIME: Duration = Duration::from_secs(10);
 
 /// What the interface serves.
 #[derive(Clone)]
@@ -69,7 +74,7 @@ pub async fn serve(address: SocketAddr, view: TaskView) -> Result<SocketAddr> {
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     let router = router(view, bound.ip().is_loopback());
-    tokio::spawn(connections::serve(listener, router, connections::IDLE));
+    tokio::spawn(weir_http::serve(listener, router, Limits::default()));
     Ok(bound)
 }
 
@@ -141,7 +146,7 @@ async fn events(State(view): State<TaskView>) -> Sse<impl Stream<Item = std::res
     Sse::new(stream).keep_alive(KeepAlive::default())
 }
 
-async fn configure(State(view): State<TaskView>, headers: HeaderMap, body: String) -> Response {
+async fn configure(State(view): State<TaskView>, headers: HeaderMap, body: Body) -> Response {
     let given = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()).and_then(|v| v.strip_prefix("Bearer "));
     let is_allowed = match (&view.token, given) {
         (Some(token), Some(given)) => constant_time_equal(token.as_bytes(), given.as_bytes()),
@@ -150,7 +155,11 @@ async fn configure(State(view): State<TaskView>, headers: HeaderMap, body: Strin
     if !is_allowed {
         return (StatusCode::UNAUTHORIZED, "the bearer token of this task's epoch is needed").into_response();
     }
-    match serde_json::from_str::<LiveConfig>(&body) {
+    let body = match read_body(body, CONFIG_BYTES, CONFIG_TIME).await {
+        Ok(body) => body,
+        Err(refusal) => return *refusal,
+    };
+    match serde_json::from_slice::<LiveConfig>(&body) {
         Ok(config) => {
             if let Some(ms) = config.stop_timeout_ms {
                 view.stop_timeout.send_replace(Duration::from_millis(ms));

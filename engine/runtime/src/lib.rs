@@ -5,7 +5,6 @@
 //! The runtime decides nothing about retries or restarts; it says how an
 //! attempt ended and the supervisor decides.
 
-mod connections;
 pub mod environment;
 pub mod event_time;
 pub mod http;

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use weir_crds::reserved;
 use weir_crds::resource::PodTemplateSpec;
 
 use super::references::{self, Reference};
@@ -82,9 +83,9 @@ fn arguments(order: &PodOrder<'_>) -> Vec<String> {
 fn environment(order: &PodOrder<'_>, given: &PodTemplateSpec) -> Vec<EnvVar> {
     let fixed = vec![
         variable(names::EPOCH_VARIABLE, &order.epoch.to_string()),
-        field_variable("POD_IP", "status.podIP"),
-        field_variable("WEIR_POD_UID", "metadata.uid"),
-        variable("WEIR_TASK_TOKEN", order.token),
+        field_variable(reserved::POD_IP_VARIABLE, "status.podIP"),
+        field_variable(reserved::POD_UID_VARIABLE, "metadata.uid"),
+        variable(reserved::TOKEN_VARIABLE, order.token),
     ];
     template::merged(fixed, vec![variable("WEIR_LOG_FORMAT", "json")], &given.env, |variable| &variable.name)
 }

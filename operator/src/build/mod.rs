@@ -14,7 +14,6 @@ mod template;
 pub use config_map::{ACCEPTED_KEY, BuildError, DOCUMENT_KEY, MAX_GENERATION_BYTES, generation_config_map, job_document};
 pub use container::{CPU_REQUEST, MEMORY_LIMIT, MEMORY_REQUEST};
 pub use pod::{PodOrder, pod};
-pub use template::is_reserved;
 
 pub(crate) use container::{field_variable, variable};
 pub(crate) use pod::empty_dir;

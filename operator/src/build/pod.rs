@@ -8,7 +8,7 @@
 
 use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, EmptyDirVolumeSource, Pod, PodSpec, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use weir_crds::StreamingJobSpec;
+use weir_crds::{StreamingJobSpec, reserved};
 
 use super::{container, references, restricted_pod, template};
 use crate::names::{self, JobId};
@@ -38,8 +38,6 @@ pub struct PodOrder<'a> {
     pub adopt_checkpoint: Option<u64>,
 }
 
-/// Annotation: the container that `kubectl logs` and `kubectl exec` mean where none is named.
-const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// Longest value of a label.
 const MAX_LABEL_LENGTH: usize = 63;
 
@@ -82,12 +80,12 @@ fn metadata(order: &PodOrder<'_>, given: &weir_crds::resource::PodTemplateSpec) 
         .map(|(name, value)| (name.to_owned(), value)),
     );
     let labels = labels.into_iter().map(|(name, value)| (name, label_value(&value))).collect();
-    let annotations = [(DEFAULT_CONTAINER.to_owned(), names::ENGINE_CONTAINER.to_owned())].into();
+    let annotations = [(reserved::DEFAULT_CONTAINER.to_owned(), names::ENGINE_CONTAINER.to_owned())].into();
     ObjectMeta {
         name: Some(names::pod_name(&order.job.name, order.task)),
         namespace: Some(order.job.namespace.clone()),
-        labels: Some(template::with_own(&given.labels, labels)),
-        annotations: Some(template::with_own(&given.annotations, annotations)),
+        labels: Some(template::with_own(given.labels.clone(), labels)),
+        annotations: Some(template::with_own(given.annotations.clone(), annotations)),
         owner_references: Some(vec![order.job.owner_reference()]),
         ..ObjectMeta::default()
     }

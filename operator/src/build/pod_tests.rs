@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weir_crds::StreamingJobSpec;
 use weir_crds::manifest::{ManifestFile, Problem, load};
+use weir_crds::{StreamingJobSpec, reserved};
 
 use super::*;
 use crate::names::{self, JobId};
@@ -85,25 +85,22 @@ fn sensor_readings() -> StreamingJobSpec {
 
 fn every_field() -> StreamingJobSpec {
     with_template(json!({
-        "labels": {"team": "lake", "weir.dev/epoch": "1", "app.kubernetes.io/managed-by": "somebody"},
-        "annotations": {"example.com/scrape": "true", "weir.dev/note": "x"},
+        "labels": {"team": "lake"},
+        "annotations": {"example.com/scrape": "true"},
         "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi", "example.com/disk": "1"}},
         "env": [
             {"name": "AWS_REGION", "value": "eu-central-1"},
             {"name": "SELF", "value": "http://$(POD_IP)"},
-            {"name": "WEIR_EPOCH", "value": "99"},
             {"name": "WEIR_LOG_FORMAT", "value": "text"},
         ],
         "envFrom": [{"secretRef": {"name": "cloud"}}, {"prefix": "C_", "configMapRef": {"name": "settings"}}],
         "volumes": [
             {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
             {"name": "weir-tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
-            {"name": "weir-job", "configMap": {"name": "another"}},
         ],
         "volumeMounts": [
             {"name": "data", "mountPath": "/data"},
             {"name": "data", "mountPath": "/var/lib/weir/"},
-            {"name": "data", "mountPath": "/etc/weir/job"},
         ],
         "serviceAccountName": "lake-writer",
         "imagePullSecrets": [{"name": "registry"}],
@@ -153,6 +150,29 @@ fn pods_look_like_this() {
     for (name, spec, task) in examples() {
         let job = job(name);
         insta::assert_snapshot!(format!("pod_{name}"), serde_yaml_ng::to_string(&pod(&order(&job, &spec, task))).unwrap());
+    }
+}
+
+#[test]
+fn a_template_may_have_no_name_that_the_builder_needs() {
+    let replaceable =
+        |name: &str| ["WEIR_LOG_FORMAT", "/tmp", "/var/lib/weir"].contains(&name) || reserved::REPLACEABLE_VOLUMES.contains(&name);
+    let (job, spec) = (job("j"), shared_references());
+    let pod = pod(&order(&job, &spec, "main"));
+    let engine = &pod.spec.as_ref().unwrap().containers[0];
+    let volumes = pod.spec.as_ref().unwrap().volumes.iter().flatten();
+    let names = [
+        pod.metadata.labels.iter().flatten().map(|(key, _)| (key, reserved::is_label(key))).collect::<Vec<_>>(),
+        pod.metadata.annotations.iter().flatten().map(|(key, _)| (key, reserved::is_annotation(key))).collect(),
+        engine.env.iter().flatten().map(|variable| (&variable.name, reserved::is_variable(&variable.name))).collect(),
+        engine.volume_mounts.iter().flatten().map(|mount| (&mount.mount_path, reserved::is_mount(&mount.mount_path))).collect(),
+        volumes.map(|volume| (&volume.name, reserved::is_volume(&volume.name))).collect(),
+    ];
+    for kind in names {
+        assert!(!kind.is_empty());
+        for (name, is_refused) in kind {
+            assert_eq!(is_refused, !replaceable(name), "{name}");
+        }
     }
 }
 

@@ -2,26 +2,19 @@
 //!
 //! Lists are merged by name. *Fixed* entries are what a run needs and stay
 //! Weir's; *defaults* yield to an entry of the same name in the template;
-//! everything else of the template is added behind them, in its order.
-//! Labels and annotations under `weir.dev/` and the label that watches select
-//! on belong to Weir, whatever the template says.
+//! everything else of the template is added behind them, in its order. The rules
+//! of manifests refuse a template with a fixed name (`weir_crds::reserved`); that
+//! Weir's own stays here too is for generations which no rule has seen.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::names;
-
-/// Whether a label or annotation belongs to Weir.
-pub fn is_reserved(key: &str) -> bool {
-    key.starts_with("weir.dev/") || key == names::LABEL_MANAGED_BY
-}
-
 /// The template's labels or annotations together with Weir's own, which win.
-pub(super) fn with_own(given: &BTreeMap<String, String>, own: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let kept = given.iter().filter(|(key, _)| !is_reserved(key));
-    kept.map(|(key, value)| (key.clone(), value.clone())).chain(own).collect()
+pub(super) fn with_own(mut given: BTreeMap<String, String>, own: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    given.extend(own);
+    given
 }
 
 /// Fixed entries, then the defaults that the template does not replace, then what it adds.
@@ -94,9 +87,9 @@ mod tests {
         #[test]
         fn own_labels_win(key in "(weir\\.dev/|x/)[a-c]", value in "[a-z]{1,3}") {
             let own = BTreeMap::from([("weir.dev/a".to_owned(), "own".to_owned())]);
-            let all = with_own(&BTreeMap::from([(key.clone(), value.clone())]), own);
+            let all = with_own(BTreeMap::from([(key.clone(), value.clone())]), own);
             prop_assert_eq!(all.get("weir.dev/a").map(String::as_str), Some("own"));
-            prop_assert_eq!(all.get(&key) == Some(&value), key.starts_with("x/") || value == "own" && key == "weir.dev/a");
+            prop_assert_eq!(all.get(&key) == Some(&value), key != "weir.dev/a");
         }
     }
 }

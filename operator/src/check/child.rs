@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal, setrlimit};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -35,12 +35,12 @@ impl Drop for Group {
     }
 }
 
-/// Runs `PROGRAM check --output json FILE`.
-pub(super) async fn run(program: &Path, file: &Path, limits: &Limits) -> io::Result<Ended> {
-    let mut child = start(program, file, limits)?;
+/// Runs `PROGRAM check --output json -` on a document.
+pub(super) async fn run(program: &Path, document: &str, limits: &Limits) -> io::Result<Ended> {
+    let mut child = start(program, limits)?;
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let mut group = Group(group);
-    let Ok(ended) = timeout(limits.timeout, finished(&mut child, limits.output)).await else { return Ok(Ended::TimedOut) };
+    let Ok(ended) = timeout(limits.timeout, finished(&mut child, document, limits.output)).await else { return Ok(Ended::TimedOut) };
     if matches!(ended, Ok(Ended::Exited { .. } | Ended::Signal { .. })) {
         // It was waited for, so the number may be another's soon.
         group.0 = None;
@@ -48,10 +48,10 @@ pub(super) async fn run(program: &Path, file: &Path, limits: &Limits) -> io::Res
     ended
 }
 
-fn start(program: &Path, file: &Path, limits: &Limits) -> io::Result<Child> {
+fn start(program: &Path, limits: &Limits) -> io::Result<Child> {
     let mut command = Command::new(program);
-    command.args(["check", "--output", "json"]).arg(file);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
+    command.args(["check", "--output", "json", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
     let at_most = |bytes: u64| Rlimit { current: Some(bytes), maximum: Some(bytes) };
     let (data, address_space) = (at_most(limits.memory), at_most(limits.memory.saturating_mul(ADDRESS_SPACE_PER_MEMORY)));
     let parent = getpid();
@@ -71,12 +71,13 @@ fn start(program: &Path, file: &Path, limits: &Limits) -> io::Result<Child> {
     command.spawn()
 }
 
-async fn finished(child: &mut Child, output: u64) -> io::Result<Ended> {
+async fn finished(child: &mut Child, document: &str, output: u64) -> io::Result<Ended> {
+    let stdin = child.stdin.take().expect("stdin is piped");
     let stdout = child.stdout.take().expect("stdout is piped");
     let stderr = child.stderr.take().expect("stderr is piped");
-    // Both are drained to the end, or the child would wait for room.
-    let (stdout, stderr) = match tokio::try_join!(read(stdout, output), read_and_drain(stderr)) {
-        Ok(read) => read,
+    // All at once, and both outputs to the end, or the child would wait for room.
+    let (stdout, stderr) = match tokio::try_join!(write(stdin, document), read(stdout, output), read_and_drain(stderr)) {
+        Ok(((), stdout, stderr)) => (stdout, stderr),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(Ended::TooMuchOutput),
         Err(error) => return Err(error),
     };
@@ -88,6 +89,14 @@ fn ended(status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8>) -> Ended {
     match status.code() {
         Some(code) => Ended::Exited { code, stdout, stderr },
         None => Ended::Signal { signal: status.signal().unwrap_or(0), stderr },
+    }
+}
+
+/// Writes a document and ends the input. A child that does not read it has its reasons, which it tells by its end.
+async fn write(mut pipe: impl AsyncWrite + Unpin, document: &str) -> io::Result<()> {
+    match pipe.write_all(document.as_bytes()).await {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }
 

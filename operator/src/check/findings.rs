@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use weir_crds::finding::{Finding, Severity};
+use weir_supervisor::conditions::Reason;
 use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
 use super::Verdict;
@@ -62,7 +63,7 @@ pub(super) fn verdict(code: i32, stdout: &[u8]) -> Option<Verdict> {
     let (errors, warnings): (Vec<Found>, Vec<Found>) = found.into_iter().partition(Found::is_error);
     match code {
         0 if errors.is_empty() => Some(Verdict::Accepted { warnings: warnings.into_iter().map(Found::text).collect() }),
-        REFUSED if !errors.is_empty() => Some(Verdict::Rejected { reason: "SpecInvalid", message: joined(errors) }),
+        REFUSED if !errors.is_empty() => Some(Verdict::Rejected { reason: Reason::SpecInvalid, message: joined(errors) }),
         _ => None,
     }
 }

@@ -66,11 +66,11 @@ async fn eventually(mut holds: impl FnMut() -> bool) {
 #[tokio::test]
 async fn a_clean_manifest_is_accepted_with_its_warnings() {
     let script = Script::new(
-        r#"echo "$1 $2 $3" > arguments; cat "$4" > document
+        r#"echo "$@" > arguments; cat > document
 echo '[{"file":"f","line":1,"column":2,"severity":"warning","rule":"r","path":"spec.conf","message":"Not known."}]'"#,
     );
     assert_eq!(script.verdict().await, Verdict::Accepted { warnings: vec!["spec.conf: Not known.".to_owned()] });
-    assert_eq!(script.read("arguments"), "check --output json\n");
+    assert_eq!(script.read("arguments"), "check --output json -\n");
     assert_eq!(script.read("document"), r#"{"kind":"StreamingJob"}"#);
 }
 
@@ -82,7 +82,7 @@ async fn errors_reject_it_with_field_and_remedy() {
 {"severity":"warning","message":"w"},{"severity":"error","message":"second","allowed":["a","b"]}]'; exit 20"#,
     );
     let message = "startingOfsets: unknown option; did you mean `startingOffsets`?; rename it; second (allowed: a, b)";
-    assert_eq!(script.verdict().await, Verdict::Rejected { reason: "SpecInvalid", message: message.to_owned() });
+    assert_eq!(script.verdict().await, Verdict::Rejected { reason: Reason::SpecInvalid, message: message.to_owned() });
 }
 
 #[tokio::test]
@@ -99,6 +99,13 @@ async fn any_other_end_says_nothing_about_the_manifest() {
         let message = Script::new(text).unavailable().await;
         assert!(message.contains(expected), "{text}: {message}");
     }
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_read_the_manifest_is_judged_by_its_end() {
+    let document = json!({"sql": "x".repeat(1 << 20)});
+    let verdict = Script::new("exec <&-; echo '[]'").checker().check(&document).await;
+    assert_eq!(verdict, Verdict::Accepted { warnings: Vec::new() });
 }
 
 #[tokio::test]

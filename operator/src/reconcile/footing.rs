@@ -12,11 +12,12 @@ use std::time::Duration;
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Acceptance;
 use weir_supervisor::Memory;
+use weir_supervisor::conditions::{ConditionStatus, Reason};
 use weir_supervisor::generation::Accepted;
 use weir_supervisor::time::{Timestamp, after};
 
 use super::PassError;
-use crate::accept::{self, OWNERSHIP_CONFLICT, Refusal, Taken};
+use crate::accept::{self, Refusal, Taken};
 use crate::apply::{self, ApplyError};
 use crate::checks::CheckState;
 use crate::context::Context;
@@ -152,12 +153,12 @@ fn contested(job: &Job, accepted: Option<Accepted>, taken: Taken, now: Timestamp
 fn refused_before(job: &Job) -> Option<Refusal> {
     let conditions = job.status()["conditions"].as_array()?;
     let accepted = conditions.iter().find(|condition| condition["type"] == "Accepted" && condition["status"] == "False")?;
-    let text = |field: &str| accepted[field].as_str().map(str::to_owned);
     let is_current = accepted["observedGeneration"].as_i64() == Some(job.generation);
     is_current.then_some(())?;
+    let reason = accepted["reason"].as_str().and_then(Reason::named).filter(|reason| reason.is_of("Accepted", ConditionStatus::False))?;
     // That one is looked at anew each time.
-    let reason = text("reason").filter(|reason| reason != OWNERSHIP_CONFLICT)?;
-    Some(Refusal { reason, message: text("message")? })
+    let is_kept = reason != Reason::OwnershipConflict;
+    is_kept.then_some(Refusal { reason, message: accepted["message"].as_str()?.to_owned() })
 }
 
 /// The generation that was in force before the newest.

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use weir_crds::exit::ExitClass;
 use weir_operator::names::FINALIZER;
 use weir_testcluster::ControlPlane;
-use weir_testcluster::control_plane::{GARBAGE_COLLECTION, Options};
+use weir_testcluster::control_plane::GARBAGE_COLLECTION;
 use weir_testcluster::faults::{Effect, Matcher, Refusal, Times, Verb};
 use weir_testcluster::standin::Control;
 use weir_testcluster::wait::eventually;
 
-use crate::world::{PATIENCE, World, condition, job};
+use crate::world::{PATIENCE, World, condition, job, own_plane};
 
 impl World {
     /// I8: no process and no pod is left of the jobs that went.
@@ -142,8 +142,7 @@ async fn m09_a_service_account_that_went_first_does_not_hold_a_job() {
 /// follow one another on it, the one that takes the resource definition away last.
 #[tokio::test(flavor = "multi_thread")]
 async fn m09_m10_orphans_namespaces_and_definitions_that_go() {
-    let plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start(Options::default()).await.unwrap()));
-    plane.install_crd().await.unwrap();
+    let plane = own_plane().await;
     plane.start_controller_manager(GARBAGE_COLLECTION).await.unwrap();
     an_orphan_is_waited_for(plane).await;
     a_namespace_goes_with_its_jobs(plane).await;

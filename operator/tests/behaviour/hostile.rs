@@ -5,7 +5,6 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 use weir_testcluster::faults::{Effect, Matcher, Refusal, Times, Verb};
-use weir_testcluster::{ControlPlane, Options};
 
 use crate::world::{World, condition, job};
 
@@ -18,9 +17,7 @@ fn deep_fields(version: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_nested_without_bound_stops_no_other_job() {
     // No list of others can be read either while these objects are there, so they get a control plane of their own.
-    let plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start(Options::default()).await.unwrap()));
-    plane.install_crd().await.unwrap();
-    let world = World::on(plane, "nested").await;
+    let world = World::alone("nested").await;
     let mut nested = job("nested", &["t"]);
     nested["metadata"]["namespace"] = json!(world.namespace);
     nested["metadata"]["managedFields"] = deep_fields("weir.dev/v1alpha1");
@@ -41,7 +38,7 @@ async fn an_object_nested_without_bound_stops_no_other_job() {
     world.until_streaming("j").await;
     operator.stop().await;
     world.check_runs(&[("j", "t")]);
-    plane.kill().await.unwrap();
+    world.plane.kill().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

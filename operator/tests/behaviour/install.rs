@@ -4,21 +4,28 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::pin::pin;
 
-use kube::Client;
+use futures::TryStreamExt;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::DynamicObject;
+use kube::runtime::wait::await_condition;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::timeout;
 use weir_crds::exit::ExitClass;
 use weir_operator::rbac::{API_CALLS, ApiCall, Condition, Reach};
 use weir_testcluster::control_plane::{Audit, AuditEvent, Options};
+use weir_testcluster::invariants::job_resource;
 use weir_testcluster::kubelet::{self, Kubelet, Program};
 use weir_testcluster::operator_process::{OperatorProcess, printed, sample};
 use weir_testcluster::standin::{self, Control, STORE_VARIABLE, Store};
 use weir_testcluster::{ControlPlane, User};
 use weir_testkit::scratch;
 
-use crate::world::{IMAGE, condition, is_observed, job};
+use crate::world::{IMAGE, PATIENCE, condition, is_observed, job};
 
 const NAMESPACE: &str = "lake";
 const ACCOUNT: &str = "system:serviceaccount:weir-system:weir-operator";
@@ -75,22 +82,42 @@ impl Site {
         self.plane.kubectl(["-n", NAMESPACE, "apply", "-f", "-"]).input(job.to_string()).stdout().await.unwrap();
     }
 
-    /// `kubectl wait`, then the job; kubectl waits for the condition, this function for the newest generation to be spoken of.
+    /// Watches until the job is as asked, its newest generation being spoken of.
     async fn until(&self, what: &str, ask: impl Fn(&Value) -> bool) -> Value {
-        let jobs = kube::Api::<kube::api::DynamicObject>::namespaced_with(
-            self.client.clone(),
-            NAMESPACE,
-            &weir_testcluster::invariants::job_resource(),
-        );
-        let deadline = tokio::time::Instant::now() + crate::world::PATIENCE;
-        loop {
-            let found = jobs.get_opt("sensors").await.unwrap().map(|job| serde_json::to_value(job).unwrap()).unwrap_or_default();
-            if (found.is_null() || is_observed(&found)) && ask(&found) {
-                return found;
+        let jobs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), NAMESPACE, &job_resource());
+        let value = |job: Option<&DynamicObject>| job.map(|job| serde_json::to_value(job).unwrap()).unwrap_or_default();
+        let is_so = |job: Option<&DynamicObject>| {
+            let found = value(job);
+            (found.is_null() || is_observed(&found)) && ask(&found)
+        };
+        match timeout(PATIENCE, await_condition(jobs.clone(), "sensors", is_so)).await {
+            Ok(found) => value(found.unwrap().as_ref()),
+            Err(_) => {
+                let found = value(jobs.get_opt("sensors").await.unwrap().as_ref());
+                panic!("sensors is not {what}: {found:#}\n{:#?}", self.kubelet.records())
             }
-            assert!(tokio::time::Instant::now() < deadline, "sensors is not {what}: {found:#}\n{:#?}", self.kubelet.records());
-            tokio::time::sleep(Duration::from_millis(25)).await;
         }
+    }
+
+    /// Watches until the job was told of by all these events, and the last of them more than once.
+    async fn until_told(&self, reasons: &[&str]) {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let mut events = pin!(watcher(events, watcher::Config::default()).default_backoff().applied_objects());
+        let mut missing: BTreeSet<&str> = reasons.iter().copied().collect();
+        let told = async {
+            while let Some(event) = events.try_next().await.unwrap() {
+                let of_job = event.regarding.as_ref().is_some_and(|object| object.name.as_deref() == Some("sensors"));
+                let reason = event.reason.as_deref().unwrap_or_default();
+                let is_counted = event.series.as_ref().is_some_and(|series| series.count >= 2);
+                if of_job && (Some(&reason) != reasons.last() || is_counted) {
+                    missing.remove(reason);
+                }
+                if missing.is_empty() {
+                    return;
+                }
+            }
+        };
+        assert!(timeout(PATIENCE, told).await.is_ok(), "nobody told of {missing:?}");
     }
 
     async fn until_streaming_above(&self, epoch: i64) -> Value {
@@ -233,21 +260,9 @@ async fn a_life(site: &Site) {
     }
     let columns = site.kubectl(&["get", "sjob", "sensors"]).await;
     assert!(columns.contains("NEXT-RESTART") && columns.contains("Streaming") && columns.contains("1/1"), "{columns}");
-    let wanted = ["RunStarted", "RunReady", "TaskRetrying", "SpecUpdateApplied", "Suspended", "Resumed", "RunStopped"];
-    let deadline = tokio::time::Instant::now() + crate::world::PATIENCE;
-    loop {
-        let listed = site.kubectl(&["get", "events.events.k8s.io", "-o", "json"]).await;
-        let list: Value = serde_json::from_str(&listed).unwrap();
-        let events = list["items"].as_array().unwrap().clone();
-        let has = |reason: &&&str| events.iter().any(|event| event["reason"] == **reason && event["regarding"]["name"] == "sensors");
-        let is_counted = events.iter().any(|event| event["reason"] == "Suspended" && event["series"]["count"].as_i64() >= Some(2));
-        let missing: Vec<&&str> = wanted.iter().filter(|reason| !has(reason)).collect();
-        if missing.is_empty() && is_counted {
-            return;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "missing: {missing:?}, counted: {is_counted}, in {listed}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    site.until_told(&["RunStarted", "RunReady", "TaskRetrying", "SpecUpdateApplied", "Resumed", "RunStopped", "Suspended"]).await;
+    let listed = site.kubectl(&["get", "events.events.k8s.io"]).await;
+    assert!(listed.contains("Suspended") && listed.contains("sensors"), "{listed}");
 }
 
 async fn the_figures_are_there(operator: &OperatorProcess) {

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use weir_operator::authority::Authority;
 use weir_operator::lease::{Durations, Identity, KubeLease, Leadership, LeaseHolder};
 use weir_operator::metrics::Metrics;
+use weir_operator::names::INSTALLATION;
 use weir_operator::rbac::LEASE;
 use weir_operator::settings::Settings;
 use weir_testcluster::User;
@@ -282,7 +283,10 @@ fn scope_conflicts(metrics: &Metrics) -> Option<f64> {
 async fn m12_a_second_installation_over_the_same_jobs_says_so_and_leaves_them_alone() {
     let world = World::new("scopes").await;
     let first = world.operator().await;
-    world.apply(&brisk_job()).await;
+    let mut job = brisk_job();
+    // Empty is as if absent.
+    job["metadata"]["annotations"] = json!({INSTALLATION: ""});
+    world.apply(&job).await;
     world.until_streaming("j").await;
     let second = world.operator_with(Settings { installation: "elsewhere/weir-operator".to_owned(), ..world.settings() }).await;
     let note = world.until_event("j", "ScopeConflict").await;
@@ -300,5 +304,5 @@ async fn m12_a_second_installation_over_the_same_jobs_says_so_and_leaves_them_al
     second.stop().await;
     world.check(&[("j", "t")]);
     let jobs = world.jobs().list(&ListParams::default()).await.unwrap();
-    assert_eq!(jobs.items[0].metadata.annotations.as_ref().unwrap()[weir_operator::names::INSTALLATION], "weir-system/weir-operator");
+    assert_eq!(jobs.items[0].metadata.annotations.as_ref().unwrap()[INSTALLATION], "weir-system/weir-operator");
 }

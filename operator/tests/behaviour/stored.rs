@@ -11,7 +11,6 @@ use weir_operator::settings::Settings;
 use weir_testcluster::control_plane::AuditMark;
 use weir_testcluster::kubelet::ProcessRecord;
 use weir_testcluster::wait::eventually;
-use weir_testcluster::{ControlPlane, Options};
 
 use crate::world::{NEXT_IMAGE, PATIENCE, Running, World, condition, job};
 
@@ -40,12 +39,6 @@ fn future() -> String {
             properties[part]["properties"]["future"] = json!({"type": "string", "maxLength": 64});
         }
     })
-}
-
-async fn new_world(prefix: &str) -> World {
-    let plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start(Options::default()).await.unwrap()));
-    plane.install_crd().await.unwrap();
-    World::on(plane, prefix).await
 }
 
 impl World {
@@ -88,7 +81,7 @@ fn memory() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn m14_upgrades_and_rollbacks_touch_no_pod_and_lose_no_field() {
-    let world = new_world("m14-upgrade").await;
+    let world = World::alone("m14-upgrade").await;
     let operator = world.operator().await;
     for name in ["a", "b"] {
         world.apply(&job(name, &["t", "u"])).await;
@@ -133,7 +126,7 @@ async fn m14_upgrades_and_rollbacks_touch_no_pod_and_lose_no_field() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn m14_a_definition_without_memory_starts_nothing_and_says_so() {
-    let world = new_world("m14-older").await;
+    let world = World::alone("m14-older").await;
     let operator = world.operator().await;
     world.apply(&job("live", &["t"])).await;
     let live = world.until_streaming("live").await;
@@ -215,7 +208,7 @@ fn corpus() -> Vec<(String, Value)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn m14_jobs_that_releases_have_stored_go_on_under_this_one() {
-    let world = new_world("m14-corpus").await;
+    let world = World::alone("m14-corpus").await;
     world.apply(&job("probe", &["t"])).await;
     // Stored under a definition that lacks what came later.
     world.define(&without(&["spec.health", "status.backlog"]), "probe", ("backlog", json!({"records": 1})), false).await;

@@ -102,11 +102,23 @@ impl Running {
     }
 }
 
+/// A control plane of a test's own, which it may harm and has to end.
+pub async fn own_plane() -> &'static ControlPlane {
+    let plane = ControlPlane::start(weir_testcluster::Options::default()).await.unwrap();
+    plane.install_crd().await.unwrap();
+    Box::leak(Box::new(plane))
+}
+
 impl World {
     /// A new namespace, with nodes of its own.
     pub async fn new(prefix: &str) -> World {
         let plane = ControlPlane::shared().await;
         World::on(plane, prefix).await
+    }
+
+    /// The same on a control plane of its own.
+    pub async fn alone(prefix: &str) -> World {
+        World::on(own_plane().await, prefix).await
     }
 
     /// The same on a given control plane.

@@ -8,7 +8,7 @@
 
 use weir_crds::resource::CONDITION_TYPES;
 
-use super::{Condition, ConditionStatus, Verdict, settle, table};
+use super::{Condition, ConditionStatus, Reason, Verdict, settle, table};
 use crate::events::{Event, EventReason};
 use crate::text::{NOTE_BYTES, cut};
 use crate::time::Timestamp;
@@ -34,11 +34,11 @@ pub enum Hold {
 
 impl Hold {
     /// The reason of `Stalled` and `Ready`.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Hold::StatusNotKept => "StatusNotKept",
-            Hold::StatusTooNew { .. } => "StatusTooNew",
-            Hold::InternalError { .. } => "InternalError",
+            Hold::StatusNotKept => Reason::StatusNotKept,
+            Hold::StatusTooNew { .. } => Reason::StatusTooNew,
+            Hold::InternalError { .. } => Reason::InternalError,
         }
     }
 
@@ -73,7 +73,8 @@ pub fn held(known: &[Condition], hold: &Hold, generation: i64, now: Timestamp) -
     let unknown = || Verdict::unknown(hold.reason(), "");
     let mut verdicts = vec![core.ready, core.reconciling, core.stalled, unknown(), core.running];
     verdicts.resize_with(CONDITION_TYPES.len(), unknown);
-    let was_held = known.iter().any(|old| old.kind == "Stalled" && old.status == ConditionStatus::True && old.reason == hold.reason());
+    let was_held =
+        known.iter().any(|old| old.kind == "Stalled" && old.status == ConditionStatus::True && old.reason == hold.reason().as_str());
     let settled = CONDITION_TYPES.into_iter().zip(verdicts).map(|(kind, verdict)| settle(kind, verdict, known, generation, now));
     (settled.collect(), (!was_held).then(|| hold.event()))
 }

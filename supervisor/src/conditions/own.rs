@@ -5,7 +5,7 @@
 
 use weir_crds::policy::{BacklogMetric, TaskRetryMode};
 
-use super::{Look, Verdict};
+use super::{Look, Reason, Verdict};
 use crate::desired::Acceptance;
 use crate::health;
 use crate::memory::{RunMemory, StartReason, TaskState};
@@ -14,16 +14,16 @@ use crate::time::{elapsed, rfc3339};
 
 pub(super) fn accepted(look: &Look<'_>) -> Verdict {
     match &look.desired.acceptance {
-        Acceptance::Accepted if look.desired.rules.tasks.is_empty() => Verdict::unknown("NotYetObserved", ""),
-        Acceptance::Accepted => Verdict::holds("Valid", ""),
-        Acceptance::Checking { obstacle: None, .. } => Verdict::unknown("NotYetObserved", "the newest generation is being checked"),
-        Acceptance::Checking { obstacle: Some(why), .. } => Verdict::unknown("CheckUnavailable", why.clone()),
-        Acceptance::Rejected { reason, message, .. } => Verdict::fails(reason, message.clone()),
+        Acceptance::Accepted if look.desired.rules.tasks.is_empty() => Verdict::unknown(Reason::NotYetObserved, ""),
+        Acceptance::Accepted => Verdict::holds(Reason::Valid, ""),
+        Acceptance::Checking { obstacle: None, .. } => Verdict::unknown(Reason::NotYetObserved, "the newest generation is being checked"),
+        Acceptance::Checking { obstacle: Some(why), .. } => Verdict::unknown(Reason::CheckUnavailable, why.clone()),
+        Acceptance::Rejected { reason, message, .. } => Verdict::fails(*reason, message.clone()),
     }
 }
 
 pub(super) fn progress_stale(look: &Look<'_>) -> Verdict {
-    let Some(run) = ready_run(look) else { return Verdict::fails("NotRunning", "") };
+    let Some(run) = ready_run(look) else { return Verdict::fails(Reason::NotRunning, "") };
     let stale_after = look.desired.rules.health.stale_after;
     let mut input = false;
     for (name, task) in &run.tasks {
@@ -31,7 +31,7 @@ pub(super) fn progress_stale(look: &Look<'_>) -> Verdict {
         let heard = instance.reported_at.or(task.ready_since).unwrap_or(look.now);
         if elapsed(heard, look.now) >= stale_after {
             let message = format!("task {name} has not answered since {}", rfc3339(heard));
-            return Verdict::holds("EndpointUnreachable", message);
+            return Verdict::holds(Reason::EndpointUnreachable, message);
         }
         let silent = health::without_progress(&look.memory.health, name, task, instance, look.now);
         if let Some(silent) = silent.as_ref().filter(|silent| silent.lasted >= stale_after) {
@@ -40,25 +40,25 @@ pub(super) fn progress_stale(look: &Look<'_>) -> Verdict {
                 silent.query,
                 rfc3339(silent.since)
             );
-            return Verdict::holds("NoBatchCommitted", message);
+            return Verdict::holds(Reason::NoBatchCommitted, message);
         }
         input |= silent.is_some();
     }
-    Verdict::fails(if input { "Progressing" } else { "IdleNoInput" }, "")
+    Verdict::fails(if input { Reason::Progressing } else { Reason::IdleNoInput }, "")
 }
 
 pub(super) fn backing_off(look: &Look<'_>) -> Verdict {
     let next = look.memory.next_start.filter(|next| look.memory.run.is_none() && next.reason.is_backoff() && next.at > look.now);
-    let Some(next) = next else { return Verdict::fails("NotBackingOff", "") };
+    let Some(next) = next else { return Verdict::fails(Reason::NotBackingOff, "") };
     let failures = look.memory.consecutive_failures;
     let restart = &look.desired.rules.restart;
     let base = look.desired.run_backoff().delay(failures, 0.0);
     let reason = if next.reason == StartReason::MaximumDelay || base >= restart.max_delay {
-        "AtMaximumDelay"
+        Reason::AtMaximumDelay
     } else if failures > 1 {
-        "RepeatedFailure"
+        Reason::RepeatedFailure
     } else {
-        "RunFailed"
+        Reason::RunFailed
     };
     Verdict::holds(reason, format!("until {}", rfc3339(next.at)))
 }
@@ -74,28 +74,28 @@ pub(super) fn previous_run_terminated(look: &Look<'_>) -> Verdict {
     });
     match stranger {
         Some((name, Instance { phase: Phase::Unreachable { .. }, epoch, .. })) => {
-            Verdict::fails("NodeUnreachable", format!("task {name}, epoch {epoch}"))
+            Verdict::fails(Reason::NodeUnreachable, format!("task {name}, epoch {epoch}"))
         }
         Some((name, Instance { phase: Phase::Vanished, epoch, .. })) => {
-            Verdict::fails("PodVanished", format!("task {name}, epoch {epoch}"))
+            Verdict::fails(Reason::PodVanished, format!("task {name}, epoch {epoch}"))
         }
-        Some((name, instance)) => Verdict::fails("WaitingForTermination", format!("task {name}, epoch {}", instance.epoch)),
-        None if look.memory.run_number <= 1 && look.memory.last_run.is_none() => Verdict::holds("NoPreviousRun", ""),
-        None => Verdict::holds("TerminalPhaseObserved", ""),
+        Some((name, instance)) => Verdict::fails(Reason::WaitingForTermination, format!("task {name}, epoch {}", instance.epoch)),
+        None if look.memory.run_number <= 1 && look.memory.last_run.is_none() => Verdict::holds(Reason::NoPreviousRun, ""),
+        None => Verdict::holds(Reason::TerminalPhaseObserved, ""),
     }
 }
 
 pub(super) fn suspended(look: &Look<'_>) -> Verdict {
     match (look.desired.rules.suspend, look.memory.suspended) {
-        (true, true) => Verdict::holds("SuspendedBySpec", ""),
-        (true, false) => Verdict::fails("Stopping", "the run is stopping"),
-        (false, _) => Verdict::fails("NotSuspended", ""),
+        (true, true) => Verdict::holds(Reason::SuspendedBySpec, ""),
+        (true, false) => Verdict::fails(Reason::Stopping, "the run is stopping"),
+        (false, _) => Verdict::fails(Reason::NotSuspended, ""),
     }
 }
 
 pub(super) fn degraded(look: &Look<'_>) -> Verdict {
     let Some(run) = look.memory.run.as_ref().filter(|run| run.stop.is_none()) else {
-        return Verdict::fails("NotDegraded", "");
+        return Verdict::fails(Reason::NotDegraded, "");
     };
     let named = |state: TaskState| {
         let names: Vec<&str> = run.tasks.iter().filter(|(_, task)| task.state == state).map(|(name, _)| name.as_str()).collect();
@@ -104,17 +104,17 @@ pub(super) fn degraded(look: &Look<'_>) -> Verdict {
     if let Some(names) = named(TaskState::Failed) {
         let never = look.desired.task_retry_mode() == TaskRetryMode::Never;
         let hint = if never { "; taskRetryMode is Never, so nothing retries it in this run" } else { "" };
-        return Verdict::holds("TaskFailed", format!("failed: {names}{hint}"));
+        return Verdict::holds(Reason::TaskFailed, format!("failed: {names}{hint}"));
     }
     match named(TaskState::WaitingRetry) {
-        Some(names) => Verdict::holds("TaskRetrying", format!("waiting for a retry: {names}")),
-        None => Verdict::fails("NotDegraded", ""),
+        Some(names) => Verdict::holds(Reason::TaskRetrying, format!("waiting for a retry: {names}")),
+        None => Verdict::fails(Reason::NotDegraded, ""),
     }
 }
 
 pub(super) fn falling_behind(look: &Look<'_>) -> Verdict {
     if !reports(look) {
-        return Verdict::unknown("NotRunning", "");
+        return Verdict::unknown(Reason::NotRunning, "");
     }
     match health::falling_behind(&look.memory.health, look.desired) {
         Some((query, facts)) => {
@@ -123,28 +123,28 @@ pub(super) fn falling_behind(look: &Look<'_>) -> Verdict {
                 "{query}: input came faster than it was processed for several batches in a row; costliest stage: {stage}. \
                  Give the task more CPU, split its input among more tasks, or lower the limits per batch"
             );
-            Verdict::holds("InputFasterThanProcessing", message)
+            Verdict::holds(Reason::InputFasterThanProcessing, message)
         }
-        None => Verdict::fails("KeepingUp", ""),
+        None => Verdict::fails(Reason::KeepingUp, ""),
     }
 }
 
 pub(super) fn backlog_exceeded(look: &Look<'_>) -> Verdict {
     if !reports(look) {
-        return Verdict::unknown("NotRunning", "");
+        return Verdict::unknown(Reason::NotRunning, "");
     }
     match health::exceeded(&look.memory.health, look.desired, look.now) {
         Some((rule, query, _)) => {
             let metric = match rule.metric {
-                BacklogMetric::Records => "StreamingBacklogRecords",
-                BacklogMetric::Bytes => "StreamingBacklogBytes",
-                BacklogMetric::Seconds => "StreamingBacklogSeconds",
-                BacklogMetric::Files => "StreamingBacklogFiles",
+                BacklogMetric::Records => Reason::StreamingBacklogRecords,
+                BacklogMetric::Bytes => Reason::StreamingBacklogBytes,
+                BacklogMetric::Seconds => Reason::StreamingBacklogSeconds,
+                BacklogMetric::Files => Reason::StreamingBacklogFiles,
             };
             let message = format!("{query}: {metric} was above {} over the last 10 minutes", rule.greater_than);
             Verdict::holds(metric, message)
         }
-        None => Verdict::fails("WithinLimits", ""),
+        None => Verdict::fails(Reason::WithinLimits, ""),
     }
 }
 

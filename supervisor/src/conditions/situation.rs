@@ -5,7 +5,7 @@
 
 use weir_crds::policy::TaskRetryMode;
 
-use super::{Condition, Look};
+use super::{Condition, ConditionStatus, Look, Reason};
 use crate::desired::{Acceptance, Lifetime};
 use crate::memory::{RunMemory, StopCause, TaskMemory, TaskState};
 use crate::observed::{Instance, Phase, Shutdown, Slot};
@@ -16,7 +16,7 @@ pub(super) enum Situation {
     /// No generation was ever accepted and none is refused yet.
     NotYetObserved,
     /// The newest generation is refused; a run of the last good one may be alive.
-    SpecInvalid { reason: String, message: String, running: bool },
+    SpecInvalid { reason: Reason, message: String, running: bool },
     /// The job is going away or its supervisor is.
     Stopping { message: String },
     /// The same, and something is alive long after it should have been killed.
@@ -32,9 +32,9 @@ pub(super) enum Situation {
     /// A run is stopped to make room for an edit.
     Upgrading { message: String },
     /// A human has to look.
-    Stalled { reason: String, message: String, running: Running },
+    Stalled { reason: Reason, message: String, running: Running },
     /// Tasks are starting.
-    Starting { obstacle: Option<(&'static str, String)>, message: String },
+    Starting { obstacle: Option<(Reason, String)>, message: String },
     /// A task of a living run is down.
     TaskDown { never_retried: bool, message: String },
     /// Everything runs.
@@ -66,7 +66,7 @@ pub(super) fn of(look: &Look<'_>) -> Situation {
     match &look.desired.acceptance {
         Acceptance::Rejected { reason, message, .. } => {
             let running = memory.run.as_ref().is_some_and(|run| run.ready_since.is_some());
-            return Situation::SpecInvalid { reason: reason.clone(), message: message.clone(), running };
+            return Situation::SpecInvalid { reason: *reason, message: message.clone(), running };
         }
         Acceptance::Accepted | Acceptance::Checking { .. } if look.desired.rules.tasks.is_empty() => {
             return Situation::NotYetObserved;
@@ -78,7 +78,7 @@ pub(super) fn of(look: &Look<'_>) -> Situation {
     }
     if let Some(message) = occupied(look) {
         let running = if memory.run.is_some() { Running::Starting } else { Running::NoRun };
-        return Situation::Stalled { reason: "OwnershipConflict".to_owned(), message, running };
+        return Situation::Stalled { reason: Reason::OwnershipConflict, message, running };
     }
     match &memory.run {
         Some(run) => in_run(look, run),
@@ -143,8 +143,10 @@ fn unreachable(look: &Look<'_>) -> Option<Situation> {
 /// Whether a silence outlasted its grace. A shell that cannot tell when it began says "now" each
 /// time; then it has lasted since the condition that shows it.
 fn has_lasted(look: &Look<'_>, since: Timestamp) -> bool {
-    let is_shown =
-        |known: &&Condition| known.kind == "PreviousRunTerminated" && matches!(known.reason.as_str(), "NodeUnreachable" | "PodVanished");
+    let is_shown = |known: &&Condition| {
+        let silent = [Reason::NodeUnreachable, Reason::PodVanished];
+        known.kind == "PreviousRunTerminated" && silent.iter().any(|reason| known.reason == reason.as_str())
+    };
     let shown = look.memory.conditions.iter().find(is_shown);
     let since = shown.map_or(since, |shown| since.min(shown.last_transition_time));
     elapsed(since, look.now) >= crate::decide::NODE_GRACE
@@ -214,7 +216,7 @@ fn down(run: &RunMemory) -> Option<(&String, &TaskMemory)> {
     failed.or_else(|| run.tasks.iter().find(|(_, task)| task.state == TaskState::WaitingRetry))
 }
 
-fn obstacle(look: &Look<'_>, run: &RunMemory) -> Option<(&'static str, String)> {
+fn obstacle(look: &Look<'_>, run: &RunMemory) -> Option<(Reason, String)> {
     run.tasks.keys().find_map(|name| {
         let Phase::Starting(obstacle) = &look.observed.slot(name).instance()?.phase else { return None };
         let (reason, message) = obstacle.reason()?;
@@ -225,8 +227,10 @@ fn obstacle(look: &Look<'_>, run: &RunMemory) -> Option<(&'static str, String)> 
 fn stalled(look: &Look<'_>, running: Running) -> Option<Situation> {
     let memory = look.memory;
     if let Some(stall) = &memory.stall {
-        let (reason, message) = (stall.reason.clone(), stall.message.clone());
-        return Some(Situation::Stalled { reason, message, running });
+        // A word of a later version stands for what its message says.
+        let reason =
+            Reason::named(&stall.reason).filter(|reason| reason.is_of("Stalled", ConditionStatus::True)).unwrap_or(Reason::TaskFailed);
+        return Some(Situation::Stalled { reason, message: stall.message.clone(), running });
     }
     let threshold = look.desired.rules.restart.failure_threshold.max(1);
     if memory.consecutive_failures < threshold {
@@ -235,7 +239,7 @@ fn stalled(look: &Look<'_>, running: Running) -> Option<Situation> {
     let last = memory.last_run.as_ref().map_or_else(String::new, |last| format!("; the last one: {} {}", last.reason, last.message));
     let next = memory.next_start.map_or_else(String::new, |next| format!("; next run at {}", rfc3339(next.at)));
     let message = format!("{} runs failed in a row{next}{last}", memory.consecutive_failures);
-    Some(Situation::Stalled { reason: "CrashLooping".to_owned(), message, running })
+    Some(Situation::Stalled { reason: Reason::CrashLooping, message, running })
 }
 
 fn between_runs(look: &Look<'_>) -> Situation {

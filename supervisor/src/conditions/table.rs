@@ -5,7 +5,7 @@
 //! a true `Stalled` is failed, else a true `Ready` is current.
 
 use super::situation::{self, Running, Situation};
-use super::{ConditionStatus, Look, Verdict};
+use super::{ConditionStatus, Look, Reason, Verdict};
 use crate::desired::Acceptance;
 
 /// The four that belong together.
@@ -25,115 +25,121 @@ pub(super) fn of(look: &Look<'_>) -> Core {
             None => "the newest generation is being checked".to_owned(),
             Some(why) => format!("the newest generation could not be checked and is tried again: {why}"),
         };
-        core.ready = Verdict::fails("Upgrading", message.clone());
-        core.reconciling = Verdict::holds("ApplyingSpec", message);
+        core.ready = Verdict::fails(Reason::Upgrading, message.clone());
+        core.reconciling = Verdict::holds(Reason::ApplyingSpec, message);
     }
     if look.desired.paused {
-        core.reconciling = Verdict::fails("Paused", "weir.dev/paused is set; nothing but status is written");
+        core.reconciling = Verdict::fails(Reason::Paused, "weir.dev/paused is set; nothing but status is written");
     }
     core
 }
 
 /// The row of a job of which nothing may be decided: what runs goes on, and nobody looks.
-pub(super) fn held(reason: &str, message: String) -> Core {
+pub(super) fn held(reason: Reason, message: String) -> Core {
     Core { running: Verdict::unknown(reason, ""), ..broken(reason, message, Running::NoRun) }
 }
 
 fn row(situation: Situation) -> Core {
     match situation {
         Situation::NotYetObserved => Core {
-            ready: Verdict::unknown("NotYetObserved", ""),
-            reconciling: Verdict::holds("ApplyingSpec", ""),
+            ready: Verdict::unknown(Reason::NotYetObserved, ""),
+            reconciling: Verdict::holds(Reason::ApplyingSpec, ""),
             stalled: no_stall(),
-            running: Verdict::fails("NoRun", ""),
+            running: Verdict::fails(Reason::NoRun, ""),
         },
         Situation::SpecInvalid { reason, message, running } => Core {
-            ready: Verdict::fails(&reason, message.clone()),
-            reconciling: Verdict::fails("Stalled", ""),
-            stalled: Verdict::holds(&reason, message),
-            running: if running { streaming() } else { Verdict::fails("NoRun", "") },
+            ready: Verdict::fails(reason, message.clone()),
+            reconciling: Verdict::fails(Reason::Stalled, ""),
+            stalled: Verdict::holds(reason, message),
+            running: if running { streaming() } else { Verdict::fails(Reason::NoRun, "") },
         },
-        Situation::Stopping { message } => moving("Stopping", "StoppingRun", message, Verdict::fails("Stopping", "")),
-        Situation::StopBlocked { message } => {
-            Core { ready: Verdict::fails("Stopping", message.clone()), ..broken("FinalizerBlocked", message, Running::Stopping) }
-        }
-        Situation::Suspended => idle("Suspended", "spec.suspend is true".to_owned(), "Suspended"),
+        Situation::Stopping { message } => moving(Reason::Stopping, Reason::StoppingRun, message, Verdict::fails(Reason::Stopping, "")),
+        Situation::StopBlocked { message } => Core {
+            ready: Verdict::fails(Reason::Stopping, message.clone()),
+            ..broken(Reason::FinalizerBlocked, message, Running::Stopping)
+        },
+        Situation::Suspended => idle(Reason::Suspended, "spec.suspend is true".to_owned(), Reason::Suspended),
         Situation::NodeUnreachable { message, lasting } => {
-            let running = Verdict::unknown("NodeLost", message.clone());
+            let running = Verdict::unknown(Reason::NodeLost, message.clone());
             if lasting {
-                Core { running, ..broken("PreviousRunUnconfirmed", message, Running::NoRun) }
+                Core { running, ..broken(Reason::PreviousRunUnconfirmed, message, Running::NoRun) }
             } else {
-                moving("PreviousRunUnconfirmed", "WaitingForTermination", message, running)
+                moving(Reason::PreviousRunUnconfirmed, Reason::WaitingForTermination, message, running)
             }
         }
         Situation::WaitingForTermination { message } => {
-            moving("RunStarting", "WaitingForTermination", message, Verdict::fails("RunStarting", ""))
+            moving(Reason::RunStarting, Reason::WaitingForTermination, message, Verdict::fails(Reason::RunStarting, ""))
         }
-        Situation::Held { message, lasting: true } => {
-            Core { ready: Verdict::fails("RunStarting", message.clone()), ..broken("FinalizerBlocked", message, Running::Starting) }
-        }
+        Situation::Held { message, lasting: true } => Core {
+            ready: Verdict::fails(Reason::RunStarting, message.clone()),
+            ..broken(Reason::FinalizerBlocked, message, Running::Starting)
+        },
         Situation::Held { message, lasting: false } => {
-            moving("RunStarting", "WaitingForTermination", message, Verdict::fails("RunStarting", ""))
+            moving(Reason::RunStarting, Reason::WaitingForTermination, message, Verdict::fails(Reason::RunStarting, ""))
         }
-        Situation::Upgrading { message } => moving("Upgrading", "WaitingForTermination", message, Verdict::fails("Stopping", "")),
-        Situation::Stalled { reason, message, running } => broken(&reason, message, running),
+        Situation::Upgrading { message } => {
+            moving(Reason::Upgrading, Reason::WaitingForTermination, message, Verdict::fails(Reason::Stopping, ""))
+        }
+        Situation::Stalled { reason, message, running } => broken(reason, message, running),
         Situation::Starting { obstacle, message } => {
-            let (reason, message) = obstacle.unwrap_or(("RunStarting", message));
-            moving(reason, "StartingRun", message, Verdict::fails("RunStarting", ""))
+            let (reason, message) = obstacle.unwrap_or((Reason::RunStarting, message));
+            moving(reason, Reason::StartingRun, message, Verdict::fails(Reason::RunStarting, ""))
         }
-        Situation::TaskDown { never_retried: true, message } => broken("TaskFailed", message, Running::Streaming),
+        Situation::TaskDown { never_retried: true, message } => broken(Reason::TaskFailed, message, Running::Streaming),
         Situation::TaskDown { never_retried: false, message } => {
-            moving("TaskRetrying", "TaskRetrying", message, Verdict::fails("RunStarting", ""))
+            moving(Reason::TaskRetrying, Reason::TaskRetrying, message, Verdict::fails(Reason::RunStarting, ""))
         }
         Situation::Streaming { message } => Core {
-            ready: Verdict::holds("Streaming", message),
-            reconciling: Verdict::fails("Idle", ""),
+            ready: Verdict::holds(Reason::Streaming, message),
+            reconciling: Verdict::fails(Reason::Idle, ""),
             stalled: no_stall(),
             running: streaming(),
         },
-        Situation::BackingOff { message } => moving("BackingOff", "BackingOff", message, Verdict::fails("BackingOff", "")),
-        Situation::BetweenRuns { message, ready: true } => idle("BetweenRuns", message, "BetweenRuns"),
-        Situation::BetweenRuns { message, ready: false } => {
-            moving("RunStarting", "StartingRun", message, Verdict::fails("BetweenRuns", ""))
+        Situation::BackingOff { message } => {
+            moving(Reason::BackingOff, Reason::BackingOff, message, Verdict::fails(Reason::BackingOff, ""))
         }
-        Situation::WaitingForTrigger { message } => idle("WaitingForTrigger", message, "NoRun"),
+        Situation::BetweenRuns { message, ready: true } => idle(Reason::BetweenRuns, message, Reason::BetweenRuns),
+        Situation::BetweenRuns { message, ready: false } => {
+            moving(Reason::RunStarting, Reason::StartingRun, message, Verdict::fails(Reason::BetweenRuns, ""))
+        }
+        Situation::WaitingForTrigger { message } => idle(Reason::WaitingForTrigger, message, Reason::NoRun),
     }
 }
 
 fn no_stall() -> Verdict {
-    Verdict::fails("NoStall", "")
+    Verdict::fails(Reason::NoStall, "")
 }
 
 fn streaming() -> Verdict {
-    Verdict::holds("Streaming", "")
+    Verdict::holds(Reason::Streaming, "")
 }
 
 /// On the way to something better without human help.
-fn moving(ready: &str, reconciling: &str, message: String, running: Verdict) -> Core {
+fn moving(ready: Reason, reconciling: Reason, message: String, running: Verdict) -> Core {
     Core { ready: Verdict::fails(ready, message.clone()), reconciling: Verdict::holds(reconciling, message), stalled: no_stall(), running }
 }
 
 /// Intentionally idle.
-fn idle(ready: &str, message: String, running: &str) -> Core {
+fn idle(ready: Reason, message: String, running: Reason) -> Core {
     Core {
         ready: Verdict::holds(ready, message),
-        reconciling: Verdict::fails("Idle", ""),
+        reconciling: Verdict::fails(Reason::Idle, ""),
         stalled: no_stall(),
         running: Verdict::fails(running, ""),
     }
 }
 
-fn broken(reason: &str, message: String, running: Running) -> Core {
+fn broken(reason: Reason, message: String, running: Running) -> Core {
     Core {
         ready: Verdict::fails(reason, message.clone()),
-        reconciling: Verdict::fails("Stalled", ""),
+        reconciling: Verdict::fails(Reason::Stalled, ""),
         stalled: Verdict::holds(reason, message),
         running: match running {
             Running::Streaming => streaming(),
-            Running::Starting => Verdict::fails("RunStarting", ""),
-            Running::Stopping => Verdict::fails("Stopping", ""),
-            Running::BackingOff => Verdict::fails("BackingOff", ""),
-            Running::NoRun => Verdict::fails("NoRun", ""),
+            Running::Starting => Verdict::fails(Reason::RunStarting, ""),
+            Running::Stopping => Verdict::fails(Reason::Stopping, ""),
+            Running::BackingOff => Verdict::fails(Reason::BackingOff, ""),
+            Running::NoRun => Verdict::fails(Reason::NoRun, ""),
         },
     }
 }

@@ -7,6 +7,7 @@
 
 use weir_crds::policy::TaskRetryMode;
 
+use crate::conditions::Reason;
 use crate::decide::Pass;
 use crate::decide::tasks::stall;
 use crate::events::EventReason;
@@ -45,7 +46,7 @@ pub(super) fn ended(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, exit
         Verdict::Adopted => {
             task.wait_in(TaskState::Failed);
             let message = format!("task {name}: another owner has its checkpoint; change restartNonce to go on");
-            stall(pass, "Fenced", message.clone(), StallEnd::RestartNonce);
+            stall(pass, Reason::Fenced, message.clone(), StallEnd::RestartNonce);
             pass.tell(EventReason::FencedOut, message);
         }
         Verdict::Disrupted { reason } => disrupted(pass, name, task, &reason),
@@ -102,8 +103,8 @@ fn ended_as_ordered(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, stop
 
 fn failed_with(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, class: ExitClass) {
     let reason = match class {
-        ExitClass::Config => "NonRetryableExit",
-        ExitClass::Incompatible => "CheckpointIncompatible",
+        ExitClass::Config => Reason::NonRetryableExit,
+        ExitClass::Incompatible => Reason::CheckpointIncompatible,
         _ => return failed(pass, name, task, RunCause::Application),
     };
     pass.memory.restarts.application += 1;

@@ -5,6 +5,7 @@
 //! because accounting leaves the live states. Starting is written ahead here:
 //! a new epoch for every order.
 
+use crate::conditions::Reason;
 use crate::decide::{Pass, outcomes, unproven};
 use crate::health;
 use crate::memory::{ConfigOrder, RunCause, RunMemory, Stall, StallEnd, TaskMemory, TaskState, TaskStop, TaskStopGoal};
@@ -87,12 +88,12 @@ fn starting(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &I
     if !late {
         return;
     }
-    let (reason, message) = obstacle.reason().unwrap_or(("StartDeadlineExceeded", "it did not become ready within startDeadline"));
+    let (reason, message) = obstacle.reason().unwrap_or((Reason::StartDeadlineExceeded, "it did not become ready within startDeadline"));
     let message = format!("task {name}: {message}");
     stall(pass, reason, message.clone(), StallEnd::Ready);
     // A new instance would not find a node either, so the waiting one stays and nothing is counted.
     if fits {
-        give_up(pass, task, RunCause::StartUp, reason, message);
+        give_up(pass, task, RunCause::StartUp, reason.as_str(), message);
     }
 }
 
@@ -151,11 +152,11 @@ fn give_up(pass: &Pass<'_>, task: &mut TaskMemory, cause: RunCause, reason: &str
 }
 
 /// Records what a human has to look at; a stall that only `restartNonce` ends stays.
-pub(super) fn stall(pass: &mut Pass<'_>, reason: &str, message: String, until: StallEnd) {
+pub(super) fn stall(pass: &mut Pass<'_>, reason: Reason, message: String, until: StallEnd) {
     let kept = pass.memory.stall.as_ref().is_some_and(|stall| stall.until == StallEnd::RestartNonce);
     if !kept {
         pass.memory.stall =
-            Some(Stall { reason: reason.to_owned(), message: crate::text::cut(&message, crate::text::MESSAGE_BYTES), until });
+            Some(Stall { reason: reason.as_str().to_owned(), message: crate::text::cut(&message, crate::text::MESSAGE_BYTES), until });
     }
 }
 

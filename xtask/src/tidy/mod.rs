@@ -1,10 +1,11 @@
 //! The house rules, each a check that names the file, the line and what to do.
 //!
 //! `sources` looks at Rust files, `manifests` at Cargo.toml files, `texts` at every tracked file, `dependencies` at who may use whom,
-//! `operator` at where the operator changes what is in a cluster, `events` at whether each event is sent, `incidents` at the tests that the
-//! table of incidents names.
+//! `operator` at where the operator changes what is in a cluster, `events` and `conditions` at whether each event and reason is used,
+//! `incidents` at the tests that the table of incidents names.
 //! Exceptions are part of the check that they except from, with their reason.
 
+pub mod conditions;
 pub mod dependencies;
 pub mod events;
 pub mod incidents;
@@ -63,6 +64,7 @@ pub fn check_repository(repository: &Path) -> Result<Vec<Finding>> {
     }
     findings.extend(operator::check(&rust_files));
     findings.extend(events::check(&rust_files));
+    findings.extend(conditions::check(&rust_files));
     let incidents = std::fs::read_to_string(repository.join("docs/incidents.md")).unwrap_or_default();
     findings.extend(incidents::check(&incidents, &rust_files));
     findings.extend(stale_files(repository));

@@ -6,12 +6,14 @@ use crate::manifest::cron;
 use crate::options::{Kind, Value};
 use crate::resource::{StreamingJob, TaskRetryModeSpec};
 
-const ANNOTATIONS: [&str; 5] = [
+const ANNOTATIONS: [&str; 7] = [
     crate::annotations::RUN_NOW,
     crate::annotations::CONFIRM_TERMINATED,
     crate::annotations::ADOPT_CHECKPOINT,
     crate::annotations::PAUSED,
+    crate::annotations::DISCARD_MEMORY,
     crate::annotations::SKIP_GRACEFUL_STOP,
+    crate::annotations::OPERATOR,
 ];
 
 pub(super) fn check(job: &StreamingJob, findings: &mut Vec<Finding>) {
@@ -167,15 +169,25 @@ fn annotations(job: &StreamingJob, findings: &mut Vec<Finding>) {
             findings.push(finding.allowed(ANNOTATIONS));
             continue;
         }
-        let epoch = key == crate::annotations::CONFIRM_TERMINATED || key == crate::annotations::ADOPT_CHECKPOINT;
+        let epochs = [crate::annotations::CONFIRM_TERMINATED, crate::annotations::ADOPT_CHECKPOINT, crate::annotations::DISCARD_MEMORY];
+        let epoch = epochs.contains(&key.as_str());
         let switch = key == crate::annotations::PAUSED || key == crate::annotations::SKIP_GRACEFUL_STOP;
         if epoch && !matches!((Kind::Int { min: 0, max: i64::MAX }).parse(value), Ok(Value::Int(_))) {
             findings
                 .push(Finding::error("annotation", path, format!("the value of `{key}` must be an epoch, a whole number")).found(value));
         } else if switch && Kind::Bool.parse(value).is_err() {
             findings.push(Finding::error("annotation", path, format!("the value of `{key}` must be \"true\" or \"false\"")).found(value));
+        } else if key == crate::annotations::OPERATOR && !is_installation(value.trim()) {
+            let message = "no installation is called so: nobody would look after the job";
+            findings.push(Finding::warning("annotation", path, message).found(value).remedy("write <namespace>/<name>, or remove it"));
         }
     }
+}
+
+/// The form of an installation's name; empty stands for none.
+fn is_installation(text: &str) -> bool {
+    let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace) && !name.contains('/');
+    text.is_empty() || text.split_once('/').is_some_and(|(namespace, name)| is_name(namespace) && is_name(name))
 }
 
 fn listeners(job: &StreamingJob, findings: &mut Vec<Finding>) {

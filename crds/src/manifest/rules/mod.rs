@@ -5,6 +5,7 @@
 
 mod inputs;
 mod job;
+mod pod;
 mod query;
 mod sharing;
 mod sink;
@@ -24,6 +25,7 @@ pub(super) fn check(job: &StreamingJob, objects: &Objects) -> Vec<Finding> {
     let mut findings = Vec::new();
     job::check(job, &mut findings);
     for task in &job.spec.tasks {
+        pod::check(task, &mut findings);
         for query in &task.queries {
             let path = format!("spec.tasks[{}].queries[{}]", task.name, query.name);
             let context = Context { job, objects, path: &path };

@@ -118,6 +118,8 @@ type PodKey = (String, String);
 struct Shared {
     client: Client,
     programs: Vec<Program>,
+    /// Those whose pods it plays; none stands for all.
+    namespaces: Vec<String>,
     probe_interval: Option<Duration>,
     http: reqwest::Client,
     table: Arc<Table>,
@@ -147,6 +149,13 @@ struct Entry {
 }
 
 impl Shared {
+    fn scopes(&self) -> Vec<Api<Pod>> {
+        match self.namespaces.as_slice() {
+            [] => vec![Api::all(self.client.clone())],
+            some => some.iter().map(|namespace| Api::namespaced(self.client.clone(), namespace)).collect(),
+        }
+    }
+
     fn node_state(&self, node: &str) -> Option<NodeState> {
         self.nodes.lock().get(node).copied()
     }
@@ -211,6 +220,7 @@ impl Kubelet {
         let shared = Arc::new(Shared {
             client: client.clone(),
             programs: options.programs,
+            namespaces: options.namespaces,
             probe_interval: options.probe_interval,
             http: reqwest::Client::builder().pool_max_idle_per_host(0).build()?,
             table: Arc::new(Table::new()),
@@ -225,7 +235,7 @@ impl Kubelet {
             node::create(&client, name).await?;
             shared.set_node(name, NodeState::Connected);
         }
-        let main = tokio::spawn(play(Arc::clone(&shared), options.namespaces, options.selector));
+        let main = tokio::spawn(play(Arc::clone(&shared), options.selector));
         Ok(Self { shared, main })
     }
 
@@ -323,12 +333,15 @@ impl Kubelet {
         node::remove(&self.shared.client, name).await
     }
 
-    /// What the pod garbage collector does: pods of nodes that are no more are marked failed and removed.
+    /// What the pod garbage collector does in this kubelet's namespaces: pods of nodes that are no more are marked failed and removed.
     pub async fn collect_garbage(&self) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.shared.client.clone());
         let names: HashSet<String> = nodes.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
-        let all: Api<Pod> = Api::all(self.shared.client.clone());
-        for pod in all.list(&ListParams::default()).await? {
+        let mut all = Vec::new();
+        for scope in self.shared.scopes() {
+            all.extend(scope.list(&ListParams::default()).await?);
+        }
+        for pod in all {
             let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { continue };
             if names.contains(&node) {
                 continue;
@@ -444,11 +457,8 @@ impl Kubelet {
 }
 
 /// Follows the pods; one worker per pod UID.
-async fn play(shared: Arc<Shared>, namespaces: Vec<String>, selector: String) {
-    let scopes: Vec<Api<Pod>> = match namespaces.as_slice() {
-        [] => vec![Api::all(shared.client.clone())],
-        some => some.iter().map(|namespace| Api::namespaced(shared.client.clone(), namespace)).collect(),
-    };
+async fn play(shared: Arc<Shared>, selector: String) {
+    let scopes = shared.scopes();
     let follow = || {
         let config = if selector.is_empty() { watcher::Config::default() } else { watcher::Config::default().labels(&selector) };
         let follow = |(scope, api): (usize, &Api<Pod>)| {

@@ -38,7 +38,7 @@ pub fn parse(arguments: Vec<String>) -> Result<Command, String> {
         if let Some((name, value)) = word.strip_prefix("--").and_then(|rest| rest.split_once('=')) {
             options.push((format!("--{name}"), value.to_owned()));
         } else if FLAGS.contains(&word.as_str()) {
-        } else if word.starts_with('-') {
+        } else if word.starts_with('-') && word != "-" {
             let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
             options.push((word, value));
         } else if command.is_none() {

@@ -1,9 +1,9 @@
-//! `weir check` of the stand-in: refuses what says `REFUSE: reason`, accepts all else.
+//! `weir check` of the stand-in: refuses what says `REFUSE: reason`, accepts all else; `-` is standard input.
 //!
 //! Prints what `weir check --output json` prints, by the same types.
 
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use weir_crds::finding::Finding;
 use weir_crds::manifest::Problem;
@@ -12,7 +12,9 @@ use weir_crds::manifest::Problem;
 pub fn run(files: &[PathBuf]) -> i32 {
     let mut problems = Vec::new();
     for file in files {
-        match fs::read_to_string(file) {
+        let is_input = file.as_os_str() == "-";
+        let read = if is_input { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+        match read {
             Ok(text) => problems.extend(refusals(&file.display().to_string(), &text)),
             Err(error) => {
                 eprintln!("could not read {}: {error}", file.display());
