@@ -3,9 +3,10 @@
 //! SQL and option values are compiled by the engine's own code, which the
 //! operator does not link, and whose memory and time a manifest can drive up.
 //! So a bounded number runs at once, cheap ones first, each within limits and
-//! killed with its group on timeout and with this process by the kernel. Only the program's own verdict
-//! (exit 20 with its findings) rejects a manifest; whatever else happens says
-//! nothing about it and is [`Verdict::Unavailable`].
+//! killed with its group on timeout and with this process by the kernel. Only the
+//! program's own verdict (exit 20 with its findings) rejects a manifest; whatever
+//! else happens says nothing about it. Those that are known to use up their
+//! limits have one place of their own, beside all others.
 //!
 //! The memory limit is `RLIMIT_DATA`, private writable memory. `RLIMIT_AS` also
 //! counts address space that allocators reserve and never touch, so it is four
@@ -14,13 +15,12 @@
 mod child;
 mod findings;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
 use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
 use child::Ended;
@@ -64,26 +64,44 @@ pub enum Verdict {
         /// What went wrong with the check itself.
         message: String,
     },
+    /// Nobody knows, because a limit was used up, as it will be next time: ask again much later.
+    Exceeded {
+        /// Which limit.
+        message: String,
+    },
+}
+
+/// Where a check waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// With all others.
+    Common,
+    /// With those that used up a limit before.
+    Costly,
 }
 
 /// Runs checks, a bounded number at once.
 pub struct Checker {
     program: PathBuf,
     limits: Limits,
-    turns: Turns<()>,
+    common: Turns<()>,
+    costly: Turns<()>,
 }
 
 impl Checker {
-    /// With the program `weir`; that many checks at once, at least one.
+    /// With the program `weir`; that many checks at once, at least one, and one more in the lane of the costly.
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
-        Self { program, limits, turns: Turns::new(at_once) }
+        Self { program, limits, common: Turns::new(at_once), costly: Turns::new(1) }
     }
 
     /// Checks a StreamingJob document. Dropping the future kills the check.
-    pub async fn check(&self, document: &Value) -> Verdict {
-        let text = document.to_string();
-        let _turn = self.turns.take((), cost(&text)).await;
-        let file = match stored(&text) {
+    pub async fn check(&self, document: &str, lane: Lane) -> Verdict {
+        let turns = match lane {
+            Lane::Common => &self.common,
+            Lane::Costly => &self.costly,
+        };
+        let _turn = turns.take((), cost(document)).await;
+        let file = match stored(document) {
             Ok(file) => file,
             Err(error) => return unavailable(format!("the manifest could not be written to a temporary file: {error}")),
         };
@@ -97,11 +115,11 @@ impl Checker {
         let program = self.program.display();
         let Limits { timeout, memory, output } = self.limits;
         match ended {
-            Ended::TimedOut => unavailable(format!("the check did not end within {timeout:?} and was killed")),
-            Ended::TooMuchOutput => unavailable(format!("the check printed more than {output} bytes and was killed")),
+            Ended::TimedOut => exceeded(format!("the check did not end within {timeout:?} and was killed")),
+            Ended::TooMuchOutput => exceeded(format!("the check printed more than {output} bytes and was killed")),
             Ended::Signal { signal, stderr } => {
                 let said = said(&stderr);
-                unavailable(format!("{program} check was ended by signal {signal} (its memory is limited to {} MiB){said}", memory >> 20))
+                exceeded(format!("{program} check was ended by signal {signal} (its memory is limited to {} MiB){said}", memory >> 20))
             }
             Ended::Exited { code, stdout, stderr } => match findings::verdict(code, &stdout) {
                 Some(verdict) => verdict,
@@ -125,6 +143,11 @@ fn stored(document: &str) -> std::io::Result<tempfile::NamedTempFile> {
 
 fn unavailable(message: String) -> Verdict {
     Verdict::Unavailable { message: cut(&message, MESSAGE_BYTES) }
+}
+
+/// There is room left for what is to be done about it.
+fn exceeded(message: String) -> Verdict {
+    Verdict::Exceeded { message: cut(&message, MESSAGE_BYTES / 2) }
 }
 
 /// The last line of what the program complained about.
