@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::core::Status;
 use weir_supervisor::generation::Accepted;
+use weir_supervisor::observed::Blame;
 use weir_supervisor::time::Timestamp;
 use weir_supervisor::{Action, Memory};
 
@@ -16,7 +18,7 @@ use crate::accept::{self, Taken};
 use crate::build::{self, BuildError, PodOrder};
 use crate::cluster::{CallError, Cluster, Created, Grace};
 use crate::job::Job;
-use crate::local::Local;
+use crate::local::{Local, Rejection};
 use crate::metrics::{CreateConflict, OperatorMetrics};
 use crate::names::{epoch_of_pod, generation_name, pod_name};
 use crate::poll::{LiveSettings, Poller};
@@ -25,6 +27,10 @@ use crate::token;
 
 /// What the kubelet waits beyond the stop timeout, so that the engine ends by itself first.
 const GRACE_BEYOND_STOP: Duration = Duration::from_secs(5);
+
+/// How the API server words the refusals of rules that are not its own, whatever code they have: webhooks answer 400 where
+/// they name none, validating policies 422.
+const ADMISSION: [&str; 2] = ["admission webhook \"", "ValidatingAdmissionPolicy '"];
 
 /// Why an order could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -133,12 +139,12 @@ impl Applier<'_> {
             Stored::Gone => {
                 // The order is older than anything that is kept; the next pass takes it back by refusing it.
                 let message = format!("the ConfigMap {} is gone", generation_name(&subject.job.id.name, generation));
-                local.rejections.insert(task.to_owned(), (epoch, message));
+                local.rejections.insert(task.to_owned(), Rejection::passing(epoch, message));
                 return Ok(None);
             }
             Stored::Taken(taken) => {
                 local.taken_generation = Some(generation);
-                local.rejections.insert(task.to_owned(), (epoch, taken.message));
+                local.rejections.insert(task.to_owned(), Rejection::passing(epoch, taken.message));
                 return Ok(None);
             }
         };
@@ -160,11 +166,12 @@ impl Applier<'_> {
         match self.cluster.create_pod(&pod).await {
             Ok(Created::New(_)) => Ok(None),
             Ok(Created::Exists) => self.judge_existing(subject, task, epoch).await,
-            Err(error) if error.is_refusal() => {
-                local.rejections.insert(task.to_owned(), (epoch, refusal_words(&error)));
+            Err(error) => {
+                let Some(status) = error.status().filter(|_| error.is_refusal()) else { return Err(error.into()) };
+                let rejection = Rejection { epoch, message: status.message.clone(), blame: blame(status) };
+                local.rejections.insert(task.to_owned(), rejection);
                 Ok(None)
             }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -175,8 +182,9 @@ impl Applier<'_> {
         let is_own = subject.job.id.owns(&found.metadata);
         let class = match epoch_of_pod(&found) {
             Some(there) if is_own && there == epoch => CreateConflict::Adopted,
-            _ if is_own => CreateConflict::Terminating,
-            _ => CreateConflict::Foreign,
+            Some(_) if is_own => CreateConflict::Terminating,
+            // Also one that names the job as its owner and has no epoch: nobody can tell what it is.
+            Some(_) | None => CreateConflict::Foreign,
         };
         self.metrics.create_conflicted(class);
         Ok((class == CreateConflict::Adopted).then(|| Adopted { task: task.to_owned(), epoch }))
@@ -237,6 +245,33 @@ fn whole_seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
-fn refusal_words(error: &CallError) -> String {
-    error.status().map_or_else(|| error.to_string(), |status| status.message.clone())
+/// What a refused pod is to be put down to. A pod that is not valid never will be, for the manifest makes it. Quotas and
+/// admission answer 403, and rules of others may answer with any code; all of those change without the manifest.
+fn blame(status: &Status) -> Blame {
+    let by_rule = ADMISSION.iter().any(|words| status.message.contains(words));
+    if status.is_forbidden() || by_rule { Blame::Surroundings } else { Blame::Manifest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_pod_is_the_manifests_fault_and_a_rule_of_the_cluster_is_not() {
+        let blamed = |code: u16, reason: &str, message: &str| blame(&Status::failure(message, reason).with_code(code));
+        let invalid = "Pod \"j--t\" is invalid: spec.containers[0].env[0].name: Invalid value: \"a=b\"";
+        let unread = "Pod in version \"v1\" cannot be handled as a Pod: quantities must match the regular expression";
+        assert_eq!(blamed(422, "Invalid", invalid), Blame::Manifest);
+        assert_eq!(blamed(400, "BadRequest", unread), Blame::Manifest);
+        let rules = [
+            (403, "Forbidden", "pods \"j--t\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"),
+            (403, "Forbidden", "pods \"j--t\" is forbidden: violates PodSecurity \"restricted:latest\": host namespaces"),
+            (403, "Forbidden", "pods \"j--t\" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi"),
+            (400, "BadRequest", "admission webhook \"policy.example.com\" denied the request: no owner"),
+            (422, "Invalid", "pods \"j--t\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no owner"),
+        ];
+        for (code, reason, message) in rules {
+            assert_eq!(blamed(code, reason, message), Blame::Surroundings, "{message}");
+        }
+    }
 }

@@ -4,9 +4,10 @@
 //! operator does not link, and whose memory and time a manifest can drive up.
 //! So a bounded number runs at once, cheap ones first, each within limits and
 //! killed with its group on timeout and with this process by the kernel. It reads
-//! the manifest from its standard input, so nothing is left on a disk. Only the program's own verdict
-//! (exit 20 with its findings) rejects a manifest; whatever else happens says
-//! nothing about it and is [`Verdict::Unavailable`].
+//! the manifest from its standard input, so nothing is left on a disk. Only the
+//! program's own verdict (exit 20 with its findings) rejects a manifest; whatever
+//! else happens says nothing about it. Those that are known to use up their
+//! limits have one place of their own, beside all others.
 //!
 //! The memory limit is `RLIMIT_DATA`, private writable memory. `RLIMIT_AS` also
 //! counts address space that allocators reserve and never touch, so it is four
@@ -15,12 +16,11 @@
 mod child;
 mod findings;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
 use weir_supervisor::conditions::Reason;
 use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
@@ -65,26 +65,44 @@ pub enum Verdict {
         /// What went wrong with the check itself.
         message: String,
     },
+    /// Nobody knows, because a limit was used up, as it will be next time: ask again much later.
+    Exceeded {
+        /// Which limit.
+        message: String,
+    },
+}
+
+/// Where a check waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// With all others.
+    Common,
+    /// With those that used up a limit before.
+    Costly,
 }
 
 /// Runs checks, a bounded number at once.
 pub struct Checker {
     program: PathBuf,
     limits: Limits,
-    turns: Turns<()>,
+    common: Turns<()>,
+    costly: Turns<()>,
 }
 
 impl Checker {
-    /// With the program `weir`; that many checks at once, at least one.
+    /// With the program `weir`; that many checks at once, at least one, and one more in the lane of the costly.
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
-        Self { program, limits, turns: Turns::new(at_once) }
+        Self { program, limits, common: Turns::new(at_once), costly: Turns::new(1) }
     }
 
     /// Checks a StreamingJob document. Dropping the future kills the check.
-    pub async fn check(&self, document: &Value) -> Verdict {
-        let text = document.to_string();
-        let _turn = self.turns.take((), cost(&text)).await;
-        match child::run(&self.program, &text, &self.limits).await {
+    pub async fn check(&self, document: &str, lane: Lane) -> Verdict {
+        let turns = match lane {
+            Lane::Common => &self.common,
+            Lane::Costly => &self.costly,
+        };
+        let _turn = turns.take((), cost(document)).await;
+        match child::run(&self.program, document, &self.limits).await {
             Ok(ended) => self.judged(ended),
             Err(error) => unavailable(format!("{} could not be started: {error}", self.program.display())),
         }
@@ -94,11 +112,11 @@ impl Checker {
         let program = self.program.display();
         let Limits { timeout, memory, output } = self.limits;
         match ended {
-            Ended::TimedOut => unavailable(format!("the check did not end within {timeout:?} and was killed")),
-            Ended::TooMuchOutput => unavailable(format!("the check printed more than {output} bytes and was killed")),
+            Ended::TimedOut => exceeded(format!("the check did not end within {timeout:?} and was killed")),
+            Ended::TooMuchOutput => exceeded(format!("the check printed more than {output} bytes and was killed")),
             Ended::Signal { signal, stderr } => {
                 let said = said(&stderr);
-                unavailable(format!("{program} check was ended by signal {signal} (its memory is limited to {} MiB){said}", memory >> 20))
+                exceeded(format!("{program} check was ended by signal {signal} (its memory is limited to {} MiB){said}", memory >> 20))
             }
             Ended::Exited { code, stdout, stderr } => match findings::verdict(code, &stdout) {
                 Some(verdict) => verdict,
@@ -115,6 +133,11 @@ fn cost(document: &str) -> u64 {
 
 fn unavailable(message: String) -> Verdict {
     Verdict::Unavailable { message: cut(&message, MESSAGE_BYTES) }
+}
+
+/// There is room left for what is to be done about it.
+fn exceeded(message: String) -> Verdict {
+    Verdict::Exceeded { message: cut(&message, MESSAGE_BYTES / 2) }
 }
 
 /// The last line of what the program complained about.

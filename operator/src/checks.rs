@@ -4,7 +4,7 @@
 //! with the last good generation. A verdict is kept until its generation is
 //! accepted or replaced, and its arrival asks for a pass. A check that could not
 //! be run is tried again, and is never a verdict; what stood in its way is told
-//! until it has been run.
+//! until it has been run. One that used up a limit waits longer each time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,11 +18,18 @@ use weir_supervisor::time::{Timestamp, after};
 
 use crate::accept::Refusal;
 use crate::build;
-use crate::check::{Checker, Verdict};
+use crate::check::{Checker, Lane, Verdict};
 use crate::clock::Clock;
 use crate::job::Job;
 use crate::names::JobId;
 use crate::telemetry;
+use crate::token;
+
+mod costly;
+#[cfg(test)]
+mod tests;
+
+use costly::Costly;
 
 /// When a check that could not be run is tried again.
 const RETRY: Duration = Duration::from_secs(30);
@@ -39,7 +46,7 @@ pub enum CheckState {
     Passed,
     /// The manifest is refused.
     Refused(Refusal),
-    /// It could not be run; tried again at this time.
+    /// It could not be run, or not to its end; tried again at this time.
     Unavailable {
         /// Why, for people.
         message: String,
@@ -53,13 +60,14 @@ pub struct Checks {
     checker: Arc<Checker>,
     clock: Arc<dyn Clock>,
     known: Arc<Mutex<HashMap<JobId, (i64, CheckState)>>>,
+    costly: Arc<Mutex<Costly>>,
     done: broadcast::Sender<JobId>,
 }
 
 impl Checks {
     /// Checks with a checker; `done` hears of every verdict.
     pub fn new(checker: Checker, clock: Arc<dyn Clock>, done: broadcast::Sender<JobId>) -> Checks {
-        Checks { checker: Arc::new(checker), clock, known: Arc::default(), done }
+        Checks { checker: Arc::new(checker), clock, known: Arc::default(), costly: Arc::default(), done }
     }
 
     /// How far the check of a job's newest generation is; begins it where it is not.
@@ -70,26 +78,42 @@ impl Checks {
             Some((_, state)) => return state.clone(),
             None => None,
         };
-        let running = CheckState::Running { obstacle };
-        known.insert(job.id.clone(), (job.generation, running.clone()));
+        let document = build::job_document(&job.id.name, &job.id.namespace, spec, &BTreeMap::new()).to_string();
+        let digest = token::short(&document, 0);
+        let (waits, is_costly) = {
+            let costly = self.costly.lock();
+            (costly.waits(&digest, now), costly.is_costly(&job.id))
+        };
+        let begins = waits.is_none();
+        let state = match waits {
+            Some(wait) => CheckState::Unavailable { message: wait.message, retry_at: wait.retry_at },
+            None => CheckState::Running { obstacle },
+        };
+        known.insert(job.id.clone(), (job.generation, state.clone()));
         drop(known);
-        self.begin(job, spec);
-        running
+        if begins {
+            self.begin(job, document, digest, if is_costly { Lane::Costly } else { Lane::Common });
+        }
+        state
     }
 
     /// The verdict is not needed any more.
     pub fn forget(&self, id: &JobId) {
         self.known.lock().remove(id);
+        self.costly.lock().forget(id);
     }
 
-    fn begin(&self, job: &Job, spec: &StreamingJobSpec) {
-        let document = build::job_document(&job.id.name, &job.id.namespace, spec, &BTreeMap::new());
+    fn begin(&self, job: &Job, document: String, digest: String, lane: Lane) {
         let (id, generation) = (job.id.clone(), job.generation);
         let span = telemetry::job_span(&id.namespace, &id.name);
-        let (checker, clock, known, done) =
-            (Arc::clone(&self.checker), Arc::clone(&self.clock), Arc::clone(&self.known), self.done.clone());
+        let (checker, clock, done) = (Arc::clone(&self.checker), Arc::clone(&self.clock), self.done.clone());
+        let (known, costly) = (Arc::clone(&self.known), Arc::clone(&self.costly));
         let checked = async move {
-            let state = match checker.check(&document).await {
+            let verdict = checker.check(&document, lane).await;
+            if let Verdict::Accepted { .. } | Verdict::Rejected { .. } = verdict {
+                costly.lock().ended(&id, &digest);
+            }
+            let state = match verdict {
                 Verdict::Accepted { warnings } => {
                     for warning in warnings {
                         tracing::info!(generation, warning, "the manifest has a warning");
@@ -100,6 +124,11 @@ impl Checks {
                 Verdict::Unavailable { message } => {
                     tracing::warn!(generation, message, "the manifest could not be checked");
                     CheckState::Unavailable { message, retry_at: after(clock.now(), RETRY) }
+                }
+                Verdict::Exceeded { message } => {
+                    tracing::warn!(generation, message, "the check of the manifest used up a limit");
+                    let wait = costly.lock().exceeded(&id, &digest, &message, clock.now());
+                    CheckState::Unavailable { message: wait.message, retry_at: wait.retry_at }
                 }
             };
             let mut known = known.lock();

@@ -8,14 +8,15 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::discovery::ApiResource;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{Request, request};
 use kube::{Client, Resource};
 use serde_json::Value;
-use weir_crds::StreamingJob;
 
 use crate::authority::Authority;
 use crate::names::{JobId, MANAGER};
+use crate::slim::Slim;
+use crate::stored::StoredJob;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +111,6 @@ pub enum NodeLook {
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
-    jobs: ApiResource,
     call_timeout: Duration,
     authority: Authority,
 }
@@ -118,7 +118,7 @@ pub struct Cluster {
 impl Cluster {
     /// Over a client; a call that takes longer than `call_timeout` counts as failed.
     pub fn new(client: Client, call_timeout: Duration, authority: Authority) -> Cluster {
-        Cluster { client, jobs: ApiResource::erase::<StreamingJob>(&()), call_timeout, authority }
+        Cluster { client, call_timeout, authority }
     }
 
     /// The client, for watches.
@@ -126,11 +126,11 @@ impl Cluster {
         self.client.clone()
     }
 
-    fn job_api(&self, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), namespace, &self.jobs)
+    fn job_api(&self, namespace: &str) -> Api<StoredJob> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
-    fn api<K>(&self, namespace: &str) -> Api<K>
+    fn api<K>(&self, namespace: &str) -> Api<Slim<K>>
     where
         K: Resource<Scope = kube::core::NamespaceResourceScope>,
         K::DynamicType: Default,
@@ -155,29 +155,29 @@ impl Cluster {
     }
 
     /// A job as it is stored, with fields that this version does not know.
-    pub async fn job(&self, namespace: &str, name: &str) -> Result<Option<DynamicObject>, CallError> {
+    pub async fn job(&self, namespace: &str, name: &str) -> Result<Option<StoredJob>, CallError> {
         self.call(&format!("get streamingjob {namespace}/{name}"), self.job_api(namespace).get_opt(name)).await
     }
 
     /// Writes `.status`; fails with a conflict when the job has changed since it was read.
-    pub async fn write_status(&self, job: &DynamicObject) -> Result<DynamicObject, CallError> {
+    pub async fn write_status(&self, job: &StoredJob) -> Result<StoredJob, CallError> {
         self.put_status(job, by_manager()).await
     }
 
     /// What the API server would keep of a status; nothing is written.
-    pub async fn try_status(&self, job: &DynamicObject) -> Result<DynamicObject, CallError> {
+    pub async fn try_status(&self, job: &StoredJob) -> Result<StoredJob, CallError> {
         self.put_status(job, PostParams { dry_run: true, ..by_manager() }).await
     }
 
     /// The only place that writes `.status`.
-    async fn put_status(&self, job: &DynamicObject, parameters: PostParams) -> Result<DynamicObject, CallError> {
+    async fn put_status(&self, job: &StoredJob, parameters: PostParams) -> Result<StoredJob, CallError> {
         let (namespace, name) = place(job);
         let api = self.job_api(&namespace);
         self.change(&format!("put status of streamingjob {namespace}/{name}"), api.replace_status(&name, &parameters, job)).await
     }
 
     /// Changes finalizers and annotations of a job; the patch carries the `resourceVersion` that was read.
-    pub async fn patch_metadata(&self, namespace: &str, name: &str, metadata: &Value) -> Result<DynamicObject, CallError> {
+    pub async fn patch_metadata(&self, namespace: &str, name: &str, metadata: &Value) -> Result<StoredJob, CallError> {
         let patch = serde_json::json!({"metadata": metadata});
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.job_api(namespace);
@@ -190,18 +190,20 @@ impl Cluster {
         let api = self.api::<Pod>(&job.namespace);
         let parameters = ListParams::default().labels(&job.selector());
         let call = format!("list pods of streamingjob {}/{}", job.namespace, job.name);
-        Ok(self.call(&call, api.list(&parameters)).await?.items)
+        Ok(self.call(&call, api.list(&parameters)).await?.items.into_iter().map(|Slim(object)| object).collect())
     }
 
     /// One pod.
     pub async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, CallError> {
-        self.call(&format!("get pod {namespace}/{name}"), self.api::<Pod>(namespace).get_opt(name)).await
+        self.call(&format!("get pod {namespace}/{name}"), self.api::<Pod>(namespace).get_opt(name)).await.map(bare)
     }
 
     /// Creates a pod. The only place that does.
     pub async fn create_pod(&self, pod: &Pod) -> Result<Created<Pod>, CallError> {
         let (namespace, name) = place(pod);
-        let answer = self.change(&format!("create pod {namespace}/{name}"), self.api::<Pod>(&namespace).create(&by_manager(), pod)).await;
+        let answer = self
+            .change(&format!("create pod {namespace}/{name}"), self.api::<Pod>(&namespace).create(&by_manager(), &Slim(pod.clone())))
+            .await;
         existing(answer)
     }
 
@@ -213,15 +215,20 @@ impl Cluster {
             Grace::Force => 0,
         };
         let parameters = DeleteParams { grace_period_seconds: Some(seconds), ..by_uid(pod) };
-        let api = self.api::<Pod>(&namespace);
-        deleted(self.change(&format!("delete pod {namespace}/{name}"), api.delete(&name, &parameters)).await)
+        let request = requests_for::<Pod>(&namespace).delete(&name, &parameters);
+        deleted(self.change(&format!("delete pod {namespace}/{name}"), self.send(request)).await)
+    }
+
+    /// Sends a request whose answer is not read: it may show an object that no reader takes.
+    async fn send(&self, request: Result<http::Request<Vec<u8>>, request::Error>) -> kube::Result<String> {
+        self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await
     }
 
     /// A node.
     pub async fn node(&self, name: &str) -> Result<NodeLook, CallError> {
-        let api: Api<Node> = Api::all(self.client.clone());
+        let api: Api<Slim<Node>> = Api::all(self.client.clone());
         match self.call(&format!("get node {name}"), api.get_opt(name)).await {
-            Ok(Some(node)) => Ok(NodeLook::Found(Box::new(node))),
+            Ok(Some(Slim(node))) => Ok(NodeLook::Found(Box::new(node))),
             Ok(None) => Ok(NodeLook::Gone),
             Err(error) if error.is_forbidden() => Ok(NodeLook::Forbidden),
             Err(error) => Err(error),
@@ -230,7 +237,7 @@ impl Cluster {
 
     /// One ConfigMap.
     pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, CallError> {
-        self.call(&format!("get configmap {namespace}/{name}"), self.api::<ConfigMap>(namespace).get_opt(name)).await
+        self.call(&format!("get configmap {namespace}/{name}"), self.api::<ConfigMap>(namespace).get_opt(name)).await.map(bare)
     }
 
     /// The ConfigMaps that carry the job's label.
@@ -238,26 +245,26 @@ impl Cluster {
         let api = self.api::<ConfigMap>(&job.namespace);
         let parameters = ListParams::default().labels(&job.selector());
         let call = format!("list configmaps of streamingjob {}/{}", job.namespace, job.name);
-        Ok(self.call(&call, api.list(&parameters)).await?.items)
+        Ok(self.call(&call, api.list(&parameters)).await?.items.into_iter().map(|Slim(object)| object).collect())
     }
 
     /// Creates a ConfigMap.
     pub async fn create_config_map(&self, map: &ConfigMap) -> Result<Created<ConfigMap>, CallError> {
         let (namespace, name) = place(map);
         let api = self.api::<ConfigMap>(&namespace);
-        existing(self.change(&format!("create configmap {namespace}/{name}"), api.create(&by_manager(), map)).await)
+        existing(self.change(&format!("create configmap {namespace}/{name}"), api.create(&by_manager(), &Slim(map.clone()))).await)
     }
 
     /// Deletes the ConfigMap of this very UID.
     pub async fn delete_config_map(&self, map: &ConfigMap) -> Result<(), CallError> {
         let (namespace, name) = place(map);
-        let api = self.api::<ConfigMap>(&namespace);
-        deleted(self.change(&format!("delete configmap {namespace}/{name}"), api.delete(&name, &by_uid(map))).await)
+        let request = requests_for::<ConfigMap>(&namespace).delete(&name, &by_uid(map));
+        deleted(self.change(&format!("delete configmap {namespace}/{name}"), self.send(request)).await)
     }
 
     /// One Secret.
     pub async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, CallError> {
-        self.call(&format!("get secret {namespace}/{name}"), self.api::<Secret>(namespace).get_opt(name)).await
+        self.call(&format!("get secret {namespace}/{name}"), self.api::<Secret>(namespace).get_opt(name)).await.map(bare)
     }
 }
 
@@ -278,9 +285,13 @@ fn by_uid<K: Resource>(object: &K) -> DeleteParams {
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-fn existing<K>(answer: Result<K, CallError>) -> Result<Created<K>, CallError> {
+fn bare<K>(found: Option<Slim<K>>) -> Option<K> {
+    found.map(|Slim(object)| object)
+}
+
+fn existing<K>(answer: Result<Slim<K>, CallError>) -> Result<Created<K>, CallError> {
     match answer {
-        Ok(object) => Ok(Created::New(object)),
+        Ok(Slim(object)) => Ok(Created::New(object)),
         Err(error) if error.status().is_some_and(kube::core::Status::is_already_exists) => Ok(Created::Exists),
         Err(error) => Err(error),
     }
@@ -291,4 +302,9 @@ fn deleted<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
         Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// Requests for one kind of object in a namespace.
+fn requests_for<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
+    Request::new(K::url_path(&(), Some(namespace)))
 }

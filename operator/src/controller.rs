@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::api::Api;
 use kube::runtime::controller::{Action, Config, Controller};
@@ -26,8 +27,8 @@ use crate::metrics::{ReconcileResult, WatchKind};
 use crate::names::{JobId, LABEL_MANAGED_BY, MANAGED_BY};
 use crate::rbac::Scope;
 use crate::reconcile::{Next, PassError, panicked, reconcile};
+use crate::slim::{JobMeta, Slim};
 use crate::telemetry;
-use crate::watched::{JobMeta, WatchedPod};
 
 /// The first pause after a failed pass.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -78,7 +79,7 @@ pub async fn run(context: Arc<Context>, wakers: Wakers, stop: impl Future<Output
 
 async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<String>) {
     let jobs = api::<JobMeta>(&context, WatchKind::StreamingJob, namespace.as_deref());
-    let pods = api::<WatchedPod>(&context, WatchKind::Pod, namespace.as_deref());
+    let pods = api::<Slim<Pod>>(&context, WatchKind::Pod, namespace.as_deref());
     let everything = watcher::Config::default().timeout(context.settings.watch_seconds).any_semantic();
     let ours = everything.clone().labels(&format!("{LABEL_MANAGED_BY}={MANAGED_BY}"));
     let (reader, writer) = reflector::store::<JobMeta>();
@@ -99,11 +100,11 @@ async fn run_over(context: Arc<Context>, wakers: Wakers, namespace: Option<Strin
     });
     let mourner = Arc::clone(&context);
     let pods = watcher(pods, ours).inspect_ok(move |event| match event {
-        watcher::Event::Delete(WatchedPod(pod)) => {
+        watcher::Event::Delete(Slim(pod)) => {
             mourner.removed(pod);
             mourner.hurry_owner(pod);
         }
-        watcher::Event::Apply(WatchedPod(pod)) => mourner.hurry_owner(pod),
+        watcher::Event::Apply(Slim(pod)) => mourner.hurry_owner(pod),
         watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::InitDone => {}
     });
     let pods = watched(&context, WatchKind::Pod, scope, pods).touched_objects();

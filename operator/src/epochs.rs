@@ -8,8 +8,6 @@
 //! who last changed a field, which is a second place that an edit by hand or a
 //! restored backup cannot leave out. Pure.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use serde_json::Value;
 use weir_supervisor::Timestamp;
 
 use crate::job::{Job, Remembered};
@@ -41,31 +39,25 @@ pub fn of_clock(now: Timestamp) -> u64 {
 fn is_trusted(job: &Job, known: &Known, recorded: u64) -> bool {
     match &job.memory {
         Remembered::Nothing => known.is_new && recorded == 0,
-        // One of a later Weir comes here only when it is to be discarded.
-        Remembered::Damaged(_) | Remembered::Newer(_) => false,
+        // One of a later Weir, or that no reader takes, comes here only when it is to be discarded.
+        Remembered::Damaged(_) | Remembered::Newer(_) | Remembered::Unreadable(_) => false,
         Remembered::Known(memory) => recorded.max(memory.highest_epoch()) <= memory.epoch && !is_foreign(job),
     }
 }
 
 /// Whether somebody else wrote the counter last.
 fn is_foreign(job: &Job) -> bool {
-    let entries = job.object.metadata.managed_fields.as_deref().unwrap_or_default();
     [&["f:status", "f:epoch"][..], &["f:status", "f:memory", "f:epoch"]].iter().any(|path| {
-        let owners: Vec<&str> = entries.iter().filter(|entry| owns(entry, path)).filter_map(|entry| entry.manager.as_deref()).collect();
+        let owning = job.managers.iter().filter(|manager| manager.owns(path));
+        let owners: Vec<&str> = owning.filter_map(|manager| manager.name.as_deref()).collect();
         !owners.is_empty() && !owners.contains(&MANAGER)
     })
-}
-
-fn owns(entry: &ManagedFieldsEntry, path: &[&str]) -> bool {
-    let Some(fields) = &entry.fields_v1 else { return false };
-    let found = path.iter().try_fold(&fields.0, |fields, name| fields.get(name));
-    found.is_some_and(|found| !matches!(found, Value::Null))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -1,9 +1,10 @@
 //! A StreamingJob as it is stored, read once into what a pass needs.
 //!
 //! The stored object is kept whole, so that fields and conditions which this
-//! version does not know survive its writes. Nothing in it is trusted: a spec
-//! that cannot be read, a status that somebody wiped or edited, times that are
-//! no times are all answers, never a panic and never the end of a pass.
+//! version does not know, or cannot read, survive its writes. Nothing in it is
+//! trusted: a spec that cannot be read, a status that somebody wiped or edited,
+//! times that are no times are all answers, never a panic and never the end of a
+//! pass.
 
 use kube::api::DynamicObject;
 use serde::Deserialize;
@@ -16,6 +17,7 @@ use weir_supervisor::memory::HIGHEST_EPOCH;
 use weir_supervisor::observed::{Confirmation, Shutdown, Unreadable};
 
 use crate::names::{FINALIZER, INSTALLATION, JobId, annotation};
+use crate::stored::{Manager, StoredJob, Unread};
 
 /// The longest run-now token that is kept as it is.
 const RUN_NOW_BYTES: usize = 128;
@@ -33,6 +35,9 @@ pub struct Job {
     pub spec: Result<Box<StreamingJobSpec>, String>,
     /// What the supervisor remembers.
     pub memory: Remembered,
+    /// Who wrote which fields.
+    pub managers: Vec<Manager>,
+    unread: Unread,
 }
 
 /// What `.status.memory` holds.
@@ -46,20 +51,36 @@ pub enum Remembered {
     Damaged(String),
     /// The memory of a later version: nothing may be decided without it.
     Newer(String),
+    /// Something that no reader takes, and that is left as it is: nothing may be decided without it either.
+    Unreadable(String),
 }
 
 impl Job {
     /// Reads the stored object.
-    pub fn read(object: DynamicObject) -> Job {
+    pub fn read(stored: StoredJob) -> Job {
+        let StoredJob { object, unread, managers } = stored;
         let metadata = &object.metadata;
         let id = JobId {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
         };
-        let spec = StreamingJobSpec::deserialize(&object.data["spec"]).map(Box::new).map_err(|error| error.to_string());
-        let memory = remembered(&object.data["status"]["memory"]);
-        Job { id, generation: metadata.generation.unwrap_or_default(), spec, memory, object }
+        let spec = match &unread.spec {
+            Some(field) => Err(field.why.clone()),
+            None => StreamingJobSpec::deserialize(&object.data["spec"]).map(Box::new).map_err(|error| error.to_string()),
+        };
+        let memory = match unread.status.get("memory") {
+            Some(field) => Remembered::Unreadable(field.why.clone()),
+            None => remembered(&object.data["status"]["memory"]),
+        };
+        Job { id, generation: metadata.generation.unwrap_or_default(), spec, memory, object, managers, unread }
+    }
+
+    /// The object with another status. What cannot be read of the stored one stays, unless the new one says something else.
+    pub fn with_status(&self, status: Value) -> StoredJob {
+        let mut object = self.object.clone();
+        object.data["status"] = status;
+        StoredJob { object, unread: self.unread.clone(), managers: Vec::new() }
     }
 
     /// `.status` as it is stored; null when there is none.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Action;
 use weir_supervisor::health::HealthMemory;
+use weir_supervisor::observed::{Blame, Slot};
 use weir_supervisor::time::Timestamp;
 
 use crate::observe::Answers;
@@ -18,8 +19,8 @@ use crate::observe::Answers;
 pub struct Local {
     /// By UID of the pod: what its task said last, and when it was asked.
     pub tasks: BTreeMap<String, Asked>,
-    /// By task: the epoch whose pod the API server refused, and its words.
-    pub rejections: BTreeMap<String, (u64, String)>,
+    /// By task: its newest start that was refused.
+    pub rejections: BTreeMap<String, Rejection>,
     /// The generation for which no pod could be started because something else has the name of its ConfigMap.
     pub taken_generation: Option<i64>,
     /// Pods that were removed after their end, in their last state, until that is remembered (see `ended`).
@@ -38,6 +39,29 @@ pub struct Local {
     pub conflict_reported: bool,
     /// The orders of the last pass. The same ones again are no reason to look again at once.
     pub orders: Vec<Action>,
+}
+
+/// A start that was refused.
+#[derive(Clone, Debug)]
+pub struct Rejection {
+    /// The epoch whose pod was refused.
+    pub epoch: u64,
+    /// In the words of the API server.
+    pub message: String,
+    /// What it is to be put down to.
+    pub blame: Blame,
+}
+
+impl Rejection {
+    /// Something in the surroundings that may pass by itself.
+    pub fn passing(epoch: u64, message: String) -> Rejection {
+        Rejection { epoch, message, blame: Blame::Surroundings }
+    }
+
+    /// As the supervisor sees it.
+    pub fn slot(&self) -> Slot {
+        Slot::Rejected { epoch: self.epoch, message: self.message.clone(), blame: self.blame }
+    }
 }
 
 /// A task's answers.

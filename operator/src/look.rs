@@ -48,7 +48,7 @@ pub struct Observer<'a> {
 impl Observer<'_> {
     /// Looks at everything that belongs to a job.
     pub async fn look(&self, job: &Job, memory: &Memory, local: &mut Local, search: &Search) -> Result<Look, CallError> {
-        let (pods, strangers) = self.find_pods(job, memory, search).await?;
+        let Found { pods, others } = self.find_pods(job, memory, search).await?;
         self.ask(&pods, local).await;
         let prefix = pod_name(&job.id.name, "");
         let mut slots = BTreeMap::new();
@@ -59,11 +59,11 @@ impl Observer<'_> {
             let answers = asked.and_then(|asked| asked.answers.as_ref());
             slots.insert(task.clone(), Slot::Present(Box::new(observe::instance(pod, &node, answers, self.now))));
         }
-        for (task, by) in strangers {
-            slots.entry(task).or_insert(Slot::Occupied { by });
+        for (task, slot) in others {
+            slots.entry(task).or_insert(slot);
         }
-        for (task, (epoch, message)) in &local.rejections {
-            slots.entry(task.clone()).or_insert_with(|| Slot::Rejected { epoch: *epoch, message: message.clone() });
+        for (task, rejection) in &local.rejections {
+            slots.entry(task.clone()).or_insert_with(|| rejection.slot());
         }
         let mut never_ran = BTreeSet::new();
         local.ended.retain(|pod| {
@@ -73,7 +73,9 @@ impl Observer<'_> {
                 never_ran.insert(task);
                 return true;
             }
-            slots.entry(task).or_insert_with(|| Slot::Present(Box::new(instance())));
+            if slots.get(&task).is_none_or(is_anothers) {
+                slots.insert(task, Slot::Present(Box::new(instance())));
+            }
             true
         });
         for (name, epoch) in unseen_orders(memory.run.as_ref(), &slots) {
@@ -87,10 +89,7 @@ impl Observer<'_> {
                 slots.insert(name, slot);
             }
         }
-        let known = epochs::Known {
-            of_pods: pods.values().filter_map(epoch_of_pod).filter(is_epoch).max().unwrap_or_default(),
-            is_new: local.is_new,
-        };
+        let known = epochs::Known { of_pods: pods.values().filter_map(epoch_of_pod).max().unwrap_or_default(), is_new: local.is_new };
         let answered = local.tasks.values().map(|asked| asked.other_epoch).filter(is_epoch).max().unwrap_or_default();
         let highest_epoch = epochs::highest(job, &known, self.now).max(answered);
         let (confirmed_terminated, unreadable) = (job.confirmed_terminated(), job.unreadable());
@@ -99,12 +98,7 @@ impl Observer<'_> {
     }
 
     /// The job's pods by task, and what else sits at names that it needs.
-    async fn find_pods(
-        &self,
-        job: &Job,
-        memory: &Memory,
-        search: &Search,
-    ) -> Result<(BTreeMap<String, Pod>, BTreeMap<String, String>), CallError> {
+    async fn find_pods(&self, job: &Job, memory: &Memory, search: &Search) -> Result<Found, CallError> {
         let prefix = pod_name(&job.id.name, "");
         let task_of = |pod: &Pod| pod.metadata.name.as_deref()?.strip_prefix(&prefix).map(str::to_owned);
         let (listed, named) = match search {
@@ -121,15 +115,21 @@ impl Observer<'_> {
             let found = self.cluster.pod(&job.id.namespace, &pod_name(&job.id.name, task)).await?;
             Ok::<_, CallError>(found.map(|pod| (task.clone(), pod)))
         });
-        let mut strangers = BTreeMap::new();
+        let mut others = BTreeMap::new();
         for (task, pod) in try_join_all(asked).await?.into_iter().flatten() {
             if job.id.owns(&pod.metadata) {
                 pods.insert(task, pod);
             } else if expected.contains(&task) {
-                strangers.insert(task, owner_words(&pod));
+                others.insert(task, Slot::Occupied { by: owner_words(&pod) });
             }
         }
-        Ok((pods, strangers))
+        pods.retain(|task, pod| {
+            let unknown = observe::unknown_instance(pod, self.now);
+            let is_known = unknown.is_none();
+            others.extend(unknown.map(|slot| (task.clone(), slot)));
+            is_known
+        });
+        Ok(Found { pods, others })
     }
 
     /// Asks the tasks that are due.
@@ -206,6 +206,20 @@ impl Observer<'_> {
     }
 }
 
+/// What is at the names of a job's tasks.
+struct Found {
+    /// The job's own instances, by task.
+    pods: BTreeMap<String, Pod>,
+    /// By task: what else has its place.
+    others: BTreeMap<String, Slot>,
+}
+
+/// Whether a slot shows something that is none of the job's known instances. It says nothing of an instance that was there
+/// before it.
+fn is_anothers(slot: &Slot) -> bool {
+    matches!(slot, Slot::Occupied { .. } | Slot::Unclassified { .. })
+}
+
 /// The task whose instance of this epoch is thought to be alive.
 fn awaited(run: Option<&RunMemory>, prefix: &str, pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?.strip_prefix(prefix)?;
@@ -221,10 +235,10 @@ fn unseen_orders(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Vec
     unseen.filter_map(|(name, task)| Some((name.clone(), task.epoch?))).collect()
 }
 
-/// Tasks that were seen alive and have no slot now.
+/// Tasks that were seen alive and are not in their slot now.
 fn vanished_tasks(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Vec<(String, TaskMemory)> {
     let tasks = run.into_iter().flat_map(|run| &run.tasks);
-    let gone = tasks.filter(|(name, task)| task.state.is_live() && task.seen && !slots.contains_key(*name));
+    let gone = tasks.filter(|(name, task)| task.state.is_live() && task.seen && slots.get(*name).is_none_or(is_anothers));
     gone.map(|(name, task)| (name.clone(), task.clone())).collect()
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use weir_crds::{annotations, reserved};
+use weir_supervisor::memory::HIGHEST_EPOCH;
 
 /// The field manager and event reporter.
 pub const MANAGER: &str = "weir-operator";
@@ -118,10 +119,16 @@ pub fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
 /// Environment variable of the engine's container that carries the epoch.
 pub const EPOCH_VARIABLE: &str = reserved::EPOCH_VARIABLE;
 
-/// The epoch of a pod: from its container's environment, which nobody can change, else from the label.
+/// The epoch of a pod: from its container's environment, which nobody can change, else from the label; none where
+/// neither is one, so that nobody can tell which instance it is.
 pub fn epoch_of_pod(pod: &Pod) -> Option<u64> {
+    epochs_of_pod(pod).find_map(|text| text.parse::<u64>().ok().filter(|epoch| (1..=HIGHEST_EPOCH).contains(epoch)))
+}
+
+/// What a pod says of its epoch, believed in this order.
+pub fn epochs_of_pod(pod: &Pod) -> impl Iterator<Item = &str> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let variables = containers.filter(|container| container.name == ENGINE_CONTAINER).flat_map(|engine| engine.env.iter().flatten());
-    let fixed = variables.filter(|variable| variable.name == EPOCH_VARIABLE).find_map(|variable| variable.value.as_ref()?.parse().ok());
-    fixed.or_else(|| label(&pod.metadata, LABEL_EPOCH)?.parse().ok())
+    let fixed = variables.filter(|variable| variable.name == EPOCH_VARIABLE).filter_map(|variable| variable.value.as_deref());
+    fixed.chain(label(&pod.metadata, LABEL_EPOCH))
 }

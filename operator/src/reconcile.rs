@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use kube::api::DynamicObject;
 use serde_json::Value;
 use tracing::{Instrument, Span};
 use weir_supervisor::conditions::Hold;
@@ -26,6 +25,7 @@ use crate::look::{Look, Observer};
 use crate::metrics::StatusWrite;
 use crate::search::Search;
 use crate::status::{self, Change};
+use crate::stored::StoredJob;
 use crate::telemetry;
 
 mod footing;
@@ -89,11 +89,11 @@ async fn pass(context: &Context, namespace: &str, name: &str) -> Result<Next, Pa
 
 async fn look_at(context: &Context, namespace: &str, name: &str) -> Result<Next, PassError> {
     let cluster = &context.cluster;
-    let Some(object) = cluster.job(namespace, name).await? else {
+    let Some(stored) = cluster.job(namespace, name).await? else {
         context.forget(namespace, name);
         return Ok(Next::Never);
     };
-    let job = Job::read(object);
+    let job = Job::read(stored);
     context.saw(&job.id, &job.object);
     let mut local = context.take_local(&job.id);
     let result = pass_over(context, &job, &mut local).await;
@@ -188,7 +188,7 @@ async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option
     }
     let entering = leave::entering(job, &context.settings.installation);
     let stored = context.cluster.patch_metadata(&job.id.namespace, &job.id.name, &entering).await?;
-    context.wrote(&stored.metadata);
+    context.wrote(&stored.object.metadata);
     local.is_new = true;
     Ok(Some(Next::Again))
 }
@@ -204,7 +204,7 @@ fn remembered(job: &Job, local: &Local) -> (Memory, Option<String>) {
             }
             (memory, None)
         }
-        Remembered::Damaged(why) | Remembered::Newer(why) => (Memory::default(), Some(why.clone())),
+        Remembered::Damaged(why) | Remembered::Newer(why) | Remembered::Unreadable(why) => (Memory::default(), Some(why.clone())),
     };
     (Memory { conditions: hold::known(job), ..memory }, damage)
 }
@@ -241,7 +241,7 @@ enum Written {
     /// It is stored.
     Kept,
     /// The API server dropped it; the object as it is now.
-    Dropped(Box<DynamicObject>),
+    Dropped(Box<StoredJob>),
 }
 
 /// Writes the status where it must be.
@@ -267,12 +267,11 @@ async fn write(
         Change::Progress | Change::Fact if is_memory_all(job, &composed) => return Ok(Written::Kept),
         Change::Progress | Change::Fact => {}
     }
-    let mut object = job.object.clone();
-    object.data["status"] = composed;
-    let stored = context.cluster.write_status(&object).await?;
-    context.saw(&job.id, &stored);
-    context.wrote(&stored.metadata);
-    if stored.data["status"]["memory"]["epoch"] != object.data["status"]["memory"]["epoch"] {
+    let epoch = composed["memory"]["epoch"].clone();
+    let stored = context.cluster.write_status(&job.with_status(composed)).await?;
+    context.saw(&job.id, &stored.object);
+    context.wrote(&stored.object.metadata);
+    if stored.object.data["status"]["memory"]["epoch"] != epoch {
         return Ok(Written::Dropped(Box::new(stored)));
     }
     let kind = if change == Change::Progress {

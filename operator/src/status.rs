@@ -14,6 +14,8 @@ use weir_supervisor::conditions::Condition;
 
 /// The largest status, serialised.
 pub const STATUS_BYTES: usize = 32 * 1024;
+/// As much of it as conditions of others may have.
+const FOREIGN_BYTES: usize = 4 * 1024;
 
 /// How a status differs from the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,19 +31,19 @@ pub enum Change {
 /// The status to store: the new one over what is there.
 pub fn compose(stored: &Value, status: &StreamingJobStatus, memory: &Memory) -> Value {
     let fits = |composed: &Value| serde_json::to_vec(composed).map_or(0, |bytes| bytes.len()) <= STATUS_BYTES;
-    let mut composed = lay_over(stored, status, memory);
+    let mut composed = lay_over(stored, status, memory, FOREIGN_BYTES);
     if fits(&composed) {
         return composed;
     }
     let (mut status, mut memory) = (status.clone(), memory.clone());
     for step in 0..STEPS {
         slim(&mut status, &mut memory, step);
-        composed = lay_over(stored, &status, &memory);
+        composed = lay_over(stored, &status, &memory, FOREIGN_BYTES);
         if fits(&composed) {
-            break;
+            return composed;
         }
     }
-    composed
+    lay_over(stored, &status, &memory, 0)
 }
 
 /// How many ways there are to make a status smaller.
@@ -127,14 +129,14 @@ fn cut(text: &mut String, bytes: usize) {
     text.truncate(end);
 }
 
-fn lay_over(stored: &Value, status: &StreamingJobStatus, memory: &Memory) -> Value {
+fn lay_over(stored: &Value, status: &StreamingJobStatus, memory: &Memory, foreign_bytes: usize) -> Value {
     let mut ours = match serde_json::to_value(status) {
         Ok(Value::Object(fields)) => fields,
         Ok(_) | Err(_) => Map::new(),
     };
     ours.insert("memory".to_owned(), serde_json::to_value(memory).unwrap_or_default());
     if let Some(Value::Array(conditions)) = ours.get_mut("conditions") {
-        conditions.extend(foreign_conditions(stored));
+        conditions.extend(foreign_conditions(stored, foreign_bytes));
     }
     let mut fields: Map<String, Value> = stored.as_object().cloned().unwrap_or_default();
     fields.retain(|name, _| !OWN_FIELDS.contains(name));
@@ -148,7 +150,7 @@ pub fn hold(stored: &Value, conditions: &[Condition], generation: i64) -> Value 
     let message = conditions.iter().find(|condition| condition.kind == "Ready").map(|ready| ready.message.clone());
     let ours = conditions.iter().map(weir_supervisor::status::condition);
     let ours = ours.map(|condition| serde_json::to_value(condition).unwrap_or_default());
-    fields.insert("conditions".to_owned(), ours.chain(foreign_conditions(stored)).collect());
+    fields.insert("conditions".to_owned(), ours.chain(foreign_conditions(stored, FOREIGN_BYTES)).collect());
     let observed = stored["observedGeneration"].as_i64().unwrap_or_default().max(generation);
     fields.insert("observedGeneration".to_owned(), observed.into());
     if let Value::Object(summary) = fields.entry("summary").or_insert_with(|| Value::Object(Map::new())) {
@@ -157,11 +159,42 @@ pub fn hold(stored: &Value, conditions: &[Condition], generation: i64) -> Value 
     Value::Object(fields)
 }
 
-/// Conditions that somebody else keeps here.
-fn foreign_conditions(stored: &Value) -> Vec<Value> {
+/// Conditions that somebody else keeps here, as far as they fit into `bytes`: where all do not, their messages are cut, and
+/// the longest ones are left out.
+///
+/// They have to be sent: the status is written by an update, which carries the `resourceVersion` and shows who wrote the
+/// epoch last, and it replaces the whole list, as a merge patch would. So they are bounded when something of ours is
+/// written, and that they are too long is no reason to write.
+fn foreign_conditions(stored: &Value, bytes: usize) -> Vec<Value> {
     let known = stored["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let foreign = known.iter().filter(|condition| condition["type"].as_str().is_some_and(|kind| !CONDITION_TYPES.contains(&kind)));
-    foreign.cloned().collect()
+    let foreign: Vec<&Value> = known.iter().filter(|condition| !is_own(condition)).filter(|other| other["type"].is_string()).collect();
+    let size = |condition: &Value| condition.to_string().len() + 1;
+    if foreign.iter().map(|condition| size(condition)).sum::<usize>() <= bytes {
+        return foreign.into_iter().cloned().collect();
+    }
+    let mut short: Vec<(usize, Value)> = foreign.into_iter().map(shortened).enumerate().collect();
+    short.sort_by_cached_key(|(_, condition)| size(condition));
+    let mut left = bytes;
+    short.retain(|(_, condition)| {
+        let fits = size(condition) <= left;
+        left -= if fits { size(condition) } else { 0 };
+        fits
+    });
+    short.sort_by_key(|(place, _)| *place);
+    short.into_iter().map(|(_, condition)| condition).collect()
+}
+
+fn shortened(condition: &Value) -> Value {
+    let fields = condition.as_object().into_iter().flatten();
+    let shorten = |(name, value): (&String, &Value)| match value.as_str().filter(|_| name == "message") {
+        Some(message) => (name.clone(), weir_supervisor::text::cut(message, SHORT).into()),
+        None => (name.clone(), value.clone()),
+    };
+    fields.map(shorten).collect::<Map<String, Value>>().into()
+}
+
+fn is_own(condition: &Value) -> bool {
+    condition["type"].as_str().is_some_and(|kind| CONDITION_TYPES.contains(&kind))
 }
 
 /// The names of the fields that this version writes.
@@ -183,10 +216,12 @@ pub fn change(stored: &Value, new: &Value) -> Change {
     }
 }
 
-/// The same with conditions in the order of their types: they are a map, so somebody else's order is no reason to write.
+/// The same with our conditions alone, in the order of their types: they are a map, so somebody else's order is no reason
+/// to write, and neither are somebody else's conditions.
 fn by_type(status: &Value) -> Value {
     let mut status = status.clone();
     if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
+        conditions.retain(is_own);
         conditions.sort_by(|one, other| one["type"].as_str().cmp(&other["type"].as_str()));
     }
     status

@@ -24,6 +24,7 @@ mod timers;
 mod unproven;
 mod wake;
 
+pub(crate) use outcomes::START_REJECTED;
 pub(crate) use unproven::NODE_GRACE;
 pub(crate) use wake::{BETWEEN_RUNS_GRACE, STUCK_GRACE, stuck_at};
 

@@ -100,7 +100,7 @@ reasons! {
     Warning FinalizerBlocked "A finalizer keeps a pod or the job; the note names it and the way out.";
     Warning ImagePullFailed "The image cannot be pulled.";
     Warning InternalError "Looking at the job fails by a defect of the operator; other jobs go on.";
-    Warning OwnershipConflict "A pod or ConfigMap of somebody else has a name that the job needs.";
+    Warning OwnershipConflict "A pod or ConfigMap of somebody else has a name that the job needs, or a pod claims to be the job's and has no epoch.";
     Warning PodUnschedulable "No node takes the pod.";
     Warning PreviousRunUnconfirmed "A pod is out of reach and nothing proves that it is over; the note says what to do.";
     Warning ProgressStale "No batch was committed for `health.staleAfter` though input is there, or a task is silent.";
@@ -109,7 +109,7 @@ reasons! {
     Warning RunForceReplaced "A pod that nothing proves to be over was given up, behind a fence or on a person's word.";
     Warning RunNowIgnored "`weir.dev/run-now` came while it could have no effect.";
     Warning ScopeConflict "Another installation looks after the job.";
-    Warning SpecInvalid "A generation was refused; the last good one goes on.";
+    Warning SpecInvalid "A generation was refused and the last good one goes on, or the API server refuses a pod that is made of it.";
     Warning StartDeadlineExceeded "A run was not ready within `startDeadline`.";
     Warning StatusUnreadable "What the status remembers cannot be read, or is not kept by the API server.";
     Warning TaskFailed "A task failed and is not retried in this run.";

@@ -79,6 +79,8 @@ pub enum Slot {
         epoch: u64,
         /// What the refusal said.
         message: String,
+        /// What it is to be put down to.
+        blame: Blame,
     },
     /// Nothing is there, but an instance of this epoch may have been: a runner reports this
     /// after its own restart for every epoch in memory that it cannot account for.
@@ -92,8 +94,23 @@ pub enum Slot {
         /// What it is, for people: `pod orders--bronze of ReplicaSet web`.
         by: String,
     },
+    /// Something that says it belongs to the job and may be alive, of which nobody can tell which
+    /// instance it is. It is left alone, and no run begins beside it.
+    Unclassified {
+        /// What it is, for people: `pod orders--bronze, which has no epoch`.
+        what: String,
+    },
     /// An instance, alive or ended.
     Present(Box<Instance>),
+}
+
+/// What a refused order to start is to be put down to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The surroundings, such as a quota, an admission rule or a missing account: it may pass by itself.
+    Surroundings,
+    /// The manifest: what it asks for is not valid.
+    Manifest,
 }
 
 /// A process or pod.
@@ -304,7 +321,7 @@ impl Slot {
     pub fn instance(&self) -> Option<&Instance> {
         match self {
             Slot::Present(instance) => Some(instance),
-            Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Occupied { .. } => None,
+            Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Occupied { .. } | Slot::Unclassified { .. } => None,
         }
     }
 
@@ -312,7 +329,15 @@ impl Slot {
     pub fn is_free(&self) -> bool {
         match self {
             Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } => true,
-            Slot::Occupied { .. } | Slot::Present(_) => false,
+            Slot::Occupied { .. } | Slot::Unclassified { .. } | Slot::Present(_) => false,
+        }
+    }
+
+    /// What may be an instance of the job, though nobody can tell which.
+    pub fn unclassified(&self) -> Option<&str> {
+        match self {
+            Slot::Unclassified { what } => Some(what),
+            Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Occupied { .. } | Slot::Present(_) => None,
         }
     }
 
@@ -328,8 +353,8 @@ impl Observed {
         self.slots.get(task).unwrap_or(&Slot::Absent)
     }
 
-    /// Whether anything is alive anywhere.
+    /// Whether anything is alive anywhere, or may be.
     pub fn any_live(&self) -> bool {
-        self.slots.values().any(|slot| slot.live().is_some())
+        self.slots.values().any(|slot| slot.live().is_some() || slot.unclassified().is_some())
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{MINUTE, Stage, continuous, never, seconds, starts, stops};
 use weir_supervisor::exit::{CHECKPOINT_ADOPTED, SCHEMA_CHANGED};
 use weir_supervisor::memory::{RunResult, TaskState};
-use weir_supervisor::observed::{Exit, ExitCause, Phase, StartObstacle};
+use weir_supervisor::observed::{Blame, Exit, ExitCause, Phase, StartObstacle};
 use weir_supervisor::{ExitClass, Slot};
 
 #[test]
@@ -274,13 +274,60 @@ fn refused_starts_wait_from_the_first_on_and_are_not_counted() {
     for delay in [10, 20, 40] {
         let plan = stage.step();
         let [(task, epoch)] = starts(&plan.actions)[..] else { panic!("{:?}", plan.actions) };
-        stage.observed.slots.insert(task.to_owned(), Slot::Rejected { epoch, message: "quota".to_owned() });
+        stage
+            .observed
+            .slots
+            .insert(task.to_owned(), Slot::Rejected { epoch, message: "exceeded quota".to_owned(), blame: Blame::Surroundings });
         assert!(stage.step().actions.is_empty());
         assert_eq!(stage.wake_in(), Some(seconds(delay)));
+        assert_eq!((stage.condition("Ready").reason.as_str(), stage.is_true("Stalled")), ("TaskRetrying", false));
+        assert!(stage.condition("Ready").message.contains("exceeded quota"), "{}", stage.condition("Ready").message);
         stage.now = weir_supervisor::time::after(stage.now, seconds(delay));
     }
     assert_eq!(stage.memory.run_number, 1);
     assert_eq!(stage.task("a").failures, 0);
+}
+
+#[test]
+fn a_start_that_the_manifest_makes_impossible_stalls_the_job_until_an_edit_or_the_maximum_delay() {
+    let mut stage = Stage::new(continuous(&["a", "b"]));
+    let refuse = |stage: &mut Stage, words: &str| {
+        let plan = stage.step();
+        let found = starts(&plan.actions).into_iter().find(|(task, _)| *task == "a");
+        let Some((_, epoch)) = found else { panic!("{:?}", plan.actions) };
+        let rejected = Slot::Rejected { epoch, message: words.to_owned(), blame: Blame::Manifest };
+        stage.observed.slots.insert("a".to_owned(), rejected);
+        stage.settle();
+        epoch
+    };
+    let epoch = refuse(&mut stage, &format!("spec.containers[0].env[0].name: Invalid value: {}", "x".repeat(5000)));
+    for kind in ["Ready", "Stalled"] {
+        let shown = stage.condition(kind);
+        assert_eq!(shown.reason, "SpecInvalid");
+        assert!(shown.message.contains("edit the manifest: spec.containers[0].env[0].name") && shown.message.len() <= 1024);
+    }
+    assert!(stage.is_true("Stalled") && !stage.is_true("Ready"));
+    let count = |stage: &Stage, reason: &str| stage.events().into_iter().filter(|event| *event == reason).count();
+    assert_eq!((count(&stage, "SpecInvalid"), count(&stage, "RunDisrupted")), (1, 0));
+    assert_eq!((stage.memory.run_number, stage.memory.consecutive_failures, stage.next_run_in()), (1, 1, 300.0), "the maximum delay");
+    let totals = stage.memory.restarts;
+    assert_eq!((totals.start_up, totals.disruption), (1, 0));
+    assert!(stage.wait(seconds(299)).is_empty(), "nothing is tried meanwhile");
+
+    // The surroundings may have changed by then; it stays stalled until it is ready.
+    stage.now = weir_supervisor::time::after(stage.now, seconds(1));
+    assert!(refuse(&mut stage, "still invalid") > epoch);
+    assert!(stage.is_true("Stalled") && stage.condition("Stalled").message.contains("still invalid"));
+    assert_eq!(count(&stage, "SpecInvalid"), 1, "one warning per flip");
+
+    stage.desired.generation += 1;
+    stage.desired.task_hashes.insert("a".to_owned(), "h2".to_owned());
+    stage.settle();
+    assert_eq!(stage.memory.run_number, 3, "an edit is tried at once");
+    assert!(!stage.is_true("Stalled"));
+    stage.ready("a");
+    stage.ready("b");
+    assert_eq!(stage.condition("Ready").reason, "Streaming");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 mod common;
 
 use proptest::prelude::*;
+use weir_supervisor::observed::Blame;
 
 mod world;
 
@@ -42,7 +43,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::DieBeforeActing),
         2 => (0..3_usize).prop_map(Op::DieAfterActions),
         1 => Just(Op::RunnerRestart),
-        1 => (0..3_usize).prop_map(Op::RejectStart),
+        1 => (0..3_usize).prop_map(|task| Op::RejectStart(task, Blame::Surroundings)),
+        1 => (0..3_usize).prop_map(|task| Op::RejectStart(task, Blame::Manifest)),
         1 => Just(Op::EditRun),
         1 => (0..3_usize).prop_map(Op::EditTask),
         1 => Just(Op::EditNothing),
@@ -54,6 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::WipeMemory),
         2 => (0..3_usize).prop_map(Op::Thaw),
         2 => (0..3_usize).prop_map(Op::ToggleForeign),
+        2 => (0..3_usize).prop_map(Op::ToggleUnclassified),
     ]
 }
 

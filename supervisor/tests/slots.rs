@@ -89,6 +89,54 @@ fn a_foreign_slot_is_told_before_the_run_that_needs_it() {
 }
 
 #[test]
+fn what_cannot_be_classified_is_told_and_left_alone_and_no_run_begins_beside_it() {
+    let forged = || Slot::Unclassified { what: "pod orders--z, which has no epoch".to_owned() };
+    let mut stage = Stage::new(continuous(&["a", "b"]));
+    stage.observed.slots.insert("z".to_owned(), forged());
+    assert!(stage.settle().is_empty(), "not even tasks of other names are started");
+    for kind in ["Ready", "Stalled"] {
+        assert_eq!(stage.condition(kind).reason, "OwnershipConflict");
+        let message = &stage.condition(kind).message;
+        assert!(message.contains("pod orders--z, which has no epoch") && message.contains("delete it"), "{message}");
+    }
+    assert!(stage.condition("PreviousRunTerminated").message.contains("orders--z"));
+    assert_eq!(stage.memory.run_number, 0);
+    for _ in 0..20 {
+        assert!(stage.wait(MINUTE).is_empty(), "no order ever goes to it");
+        assert!(stage.wake_in().is_some_and(|wait| wait <= Duration::from_secs(30)));
+    }
+    assert_eq!(warnings(&stage, "OwnershipConflict"), 1);
+    stage.observed.slots.remove("z");
+    assert_eq!(starts(&stage.settle()), [("a", 1), ("b", 2)]);
+
+    // Beside a run that has begun on proof it disturbs nothing but the task whose place it takes.
+    stage.ready("a");
+    stage.ready("b");
+    stage.observed.slots.insert("z".to_owned(), forged());
+    assert!(stage.settle().is_empty());
+    assert_eq!(stage.condition("Ready").reason, "Streaming");
+    assert!(!stage.is_true("PreviousRunTerminated"));
+    stage.exit("b", 10);
+    stage.observed.slots.insert("b".to_owned(), forged());
+    stage.wait(MINUTE);
+    assert_eq!((stage.state("b"), stage.condition("Stalled").reason.as_str()), (TaskState::Pending, "OwnershipConflict"));
+    stage.desired.rules.restart_nonce += 1;
+    stage.settle();
+    stage.stopped("a");
+    assert!(stage.wait(MINUTE * 20).is_empty());
+    assert_eq!((stage.memory.run.is_none(), stage.memory.run_number), (true, 1), "the next run waits");
+
+    // Neither does a deletion take it for gone; its owner may go on without waiting.
+    stage.observed.shutdown = Shutdown::Graceful;
+    stage.settle();
+    stage.wait(MINUTE * 2);
+    assert!(stage.plan.as_ref().unwrap().finished.is_none());
+    let blocked = stage.condition("Stalled");
+    assert_eq!(blocked.reason, "FinalizerBlocked");
+    assert!(blocked.message.contains("orders--z") && blocked.message.contains("weir.dev/skip-graceful-stop"), "{}", blocked.message);
+}
+
+#[test]
 fn a_place_is_remembered_while_the_task_is_live() {
     let mut stage = Stage::new(continuous(&["a"]));
     stage.settle();

@@ -17,7 +17,7 @@ use weir_core::{Error, ErrorClass, Result};
 use weir_runtime::http::LiveConfig;
 use weir_supervisor::conditions::Reason;
 use weir_supervisor::generation::Accepted;
-use weir_supervisor::observed::{Observed, Shutdown, Slot, StopOrder};
+use weir_supervisor::observed::{Blame, Observed, Shutdown, Slot, StopOrder};
 use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
 
 use super::child::{Child, ChildSpec, Saying};
@@ -272,7 +272,11 @@ impl LocalJob {
     fn observe(&self, shutdown: Shutdown) -> Observed {
         let mut slots = look::slots(&self.children);
         for (task, (epoch, message)) in &self.rejected {
-            slots.entry(task.clone()).or_insert_with(|| Slot::Rejected { epoch: *epoch, message: message.clone() });
+            slots.entry(task.clone()).or_insert_with(|| Slot::Rejected {
+                epoch: *epoch,
+                message: message.clone(),
+                blame: Blame::Surroundings,
+            });
         }
         for (task, epoch) in &self.lost {
             slots.entry(task.clone()).or_insert(Slot::Lost { epoch: *epoch });

@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use super::*;
 
-struct Script {
+pub(crate) struct Script {
     folder: TempDir,
-    limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 impl Script {
-    fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\ncd {}\n{text}\n", folder.path().display())).unwrap();
@@ -26,11 +26,11 @@ impl Script {
         Self { folder, limits: Limits { timeout: Duration::from_secs(60), ..Limits::default() } }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.file(name)).unwrap()
     }
 
@@ -39,12 +39,19 @@ impl Script {
     }
 
     async fn verdict(&self) -> Verdict {
-        self.checker().check(&json!({"kind": "StreamingJob"})).await
+        self.checker().check(r#"{"kind":"StreamingJob"}"#, Lane::Common).await
     }
 
     async fn unavailable(&self) -> String {
         match self.verdict().await {
             Verdict::Unavailable { message } => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn exceeded(&self) -> String {
+        match self.verdict().await {
+            Verdict::Exceeded { message } => message,
             other => panic!("{other:?}"),
         }
     }
@@ -94,7 +101,6 @@ async fn any_other_end_says_nothing_about_the_manifest() {
         ("echo '[]'; exit 2", "code 2"),
         (r#"echo '[{"severity":"error","message":"m"}]'"#, "code 0"),
         ("echo 'no JSON'", "code 0"),
-        ("kill -9 $$", "signal 9"),
     ] {
         let message = Script::new(text).unavailable().await;
         assert!(message.contains(expected), "{text}: {message}");
@@ -104,14 +110,14 @@ async fn any_other_end_says_nothing_about_the_manifest() {
 #[tokio::test]
 async fn a_program_that_does_not_read_the_manifest_is_judged_by_its_end() {
     let document = json!({"sql": "x".repeat(1 << 20)});
-    let verdict = Script::new("exec <&-; echo '[]'").checker().check(&document).await;
+    let verdict = Script::new("exec <&-; echo '[]'").checker().check(&document.to_string(), Lane::Common).await;
     assert_eq!(verdict, Verdict::Accepted { warnings: Vec::new() });
 }
 
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named() {
     let checker = Checker::new("/nowhere/weir".into(), Limits::default(), 1);
-    let Verdict::Unavailable { message } = checker.check(&json!({})).await else { panic!("no program") };
+    let Verdict::Unavailable { message } = checker.check("{}", Lane::Common).await else { panic!("no program") };
     assert!(message.starts_with("/nowhere/weir could not be started"), "{message}");
 }
 
@@ -119,7 +125,7 @@ async fn a_program_that_is_not_there_is_named() {
 async fn a_check_that_takes_too_long_is_killed_with_its_children() {
     let mut script = Script::new("sleep 600 & echo $! > child; echo $$ > self; wait");
     script.limits.timeout = Duration::from_secs(2);
-    assert!(script.unavailable().await.contains("did not end within 2s"));
+    assert!(script.exceeded().await.contains("did not end within 2s"));
     eventually(|| !is_alive(&script.read("self")) && !is_alive(&script.read("child"))).await;
 }
 
@@ -127,7 +133,7 @@ async fn a_check_that_takes_too_long_is_killed_with_its_children() {
 async fn a_check_that_nobody_waits_for_is_killed() {
     let script = Script::new("echo $$ > unfinished; mv unfinished self; sleep 600");
     let checker = script.checker();
-    let task = tokio::spawn(async move { checker.check(&json!({})).await });
+    let task = tokio::spawn(async move { checker.check("{}", Lane::Common).await });
     eventually(|| script.file("self").exists()).await;
     task.abort();
     eventually(|| !is_alive(&script.read("self"))).await;
@@ -136,7 +142,8 @@ async fn a_check_that_nobody_waits_for_is_killed() {
 #[tokio::test]
 async fn output_and_memory_are_bounded() {
     let script = Script::new("yes");
-    assert!(script.unavailable().await.contains("more than 1048576 bytes"));
+    assert!(script.exceeded().await.contains("more than 1048576 bytes"));
+    assert!(Script::new("kill -9 $$").exceeded().await.contains("signal 9"));
     let mut script = Script::new("ulimit -d > limit; head -c 1G /dev/zero | tail -c 1G | wc -c >&2; exit 3");
     script.limits.memory = 64 << 20;
     let message = script.unavailable().await;
@@ -158,8 +165,7 @@ async fn as_many_run_at_once_as_are_allowed_and_no_more() {
 touch seen-$mine; while [ ! -e seen-$other ]; do sleep 0.01; done; sleep 0.1; rmdir $mine; echo '[]'",
     );
     let checker = script.checker();
-    let document = json!({});
-    let verdicts = futures::future::join_all((0..5).map(|_| checker.check(&document))).await;
+    let verdicts = futures::future::join_all((0..5).map(|_| checker.check("{}", Lane::Common))).await;
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Accepted { warnings: Vec::new() }), "{verdicts:?}");
 }
 

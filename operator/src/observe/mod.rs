@@ -9,7 +9,7 @@ pub mod node;
 pub mod pod;
 
 pub use node::{NodeState, Vanished, node_state, vanished};
-pub use pod::{Answers, has_ended, instance, phase};
+pub use pod::{Answers, has_ended, instance, phase, unknown_instance};
 
 use weir_supervisor::Timestamp;
 

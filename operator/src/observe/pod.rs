@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 use weir_supervisor::Timestamp;
-use weir_supervisor::observed::{Instance, Phase, QueryFacts, StartObstacle, StopOrder};
+use weir_supervisor::observed::{Instance, Phase, QueryFacts, Slot, StartObstacle, StopOrder};
 use weir_supervisor::text::{MESSAGE_BYTES, cut};
 use weir_supervisor::time::{after, elapsed};
 
 use super::exit::{engine_status, engine_terminated, exit};
 use super::node::NodeState;
 use super::timestamp;
-use crate::names::{ENGINE_CONTAINER, LABEL_GENERATION, epoch_of_pod, label};
+use crate::names::{ENGINE_CONTAINER, LABEL_GENERATION, epoch_of_pod, epochs_of_pod, label};
 
 /// How long an answer of the task vouches for it while its kubelet is silent.
 const ANSWER_VOUCHES: Duration = Duration::from_secs(15);
@@ -27,6 +27,8 @@ const OVERDUE: Duration = Duration::from_secs(60);
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// Finalizers that are told.
 const FINALIZERS: usize = 3;
+/// As much of a label as is told.
+const WORD_BYTES: usize = 64;
 /// Why a container cannot be made of its image or of what it refers to.
 const CANNOT_START: [&str; 8] = [
     "CreateContainerConfigError",
@@ -72,6 +74,19 @@ pub fn instance(pod: &Pod, node: &NodeState, answers: Option<&Answers>, now: Tim
         place: place(pod).map(str::to_owned),
         held_by: held_by(pod),
     }
+}
+
+/// The slot of a pod of which nobody can tell which instance of its job it is: none of the operator's, because those have
+/// an epoch that nobody can change. Once it has ended it is in the way at most.
+pub fn unknown_instance(pod: &Pod, now: Timestamp) -> Option<Slot> {
+    if epoch_of_pod(pod).is_some() {
+        return None;
+    }
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let epoch =
+        epochs_of_pod(pod).next().map_or_else(|| "has no epoch".to_owned(), |text| format!("whose epoch is {:?}", cut(text, WORD_BYTES)));
+    let what = format!("pod {name}, which names this job as its owner and {epoch}");
+    Some(if has_ended(pod, now) { Slot::Occupied { by: what } } else { Slot::Unclassified { what } })
 }
 
 /// The finalizers that keep a pod which is to go: none of them is ours.

@@ -29,17 +29,20 @@ pub async fn reason(context: &Context, job: &Job) -> Result<Option<Hold>, PassEr
     }
     match &job.memory {
         Remembered::Newer(why) if !job.discards_memory() => Ok(Some(Hold::StatusTooNew { epoch: job.status_epoch(), why: why.clone() })),
+        Remembered::Unreadable(why) if !job.discards_memory() => {
+            Ok(Some(Hold::MemoryUnreadable { epoch: job.status_epoch(), why: why.clone() }))
+        }
         Remembered::Nothing if shows(job, &Hold::StatusNotKept) && !is_kept(context, job).await? => Ok(Some(Hold::StatusNotKept)),
-        Remembered::Nothing | Remembered::Known(_) | Remembered::Damaged(_) | Remembered::Newer(_) => Ok(None),
+        Remembered::Nothing | Remembered::Known(_) | Remembered::Damaged(_) | Remembered::Newer(_) | Remembered::Unreadable(_) => Ok(None),
     }
 }
 
 /// Whether the API server keeps a memory now.
 async fn is_kept(context: &Context, job: &Job) -> Result<bool, PassError> {
-    let mut object = job.object.clone();
-    object.data["status"]["memory"] = serde_json::to_value(Memory::default()).unwrap_or_default();
-    let answer = context.cluster.try_status(&object).await?;
-    Ok(answer.data["status"]["memory"]["version"].is_number())
+    let mut status = job.status().clone();
+    status["memory"] = serde_json::to_value(Memory::default()).unwrap_or_default();
+    let answer = context.cluster.try_status(&job.with_status(status)).await?;
+    Ok(answer.object.data["status"]["memory"]["version"].is_number())
 }
 
 /// Tells why a job is held.
@@ -50,9 +53,7 @@ pub async fn keep(context: &Context, job: &Job, hold: &Hold, now: Timestamp) -> 
         context.show(job, &Desired::nothing(), shown);
     }
     if status::change(job.status(), &composed) != Change::None {
-        let mut object = job.object.clone();
-        object.data["status"] = composed;
-        context.cluster.write_status(&object).await?;
+        context.cluster.write_status(&job.with_status(composed)).await?;
         context.metrics.operator.status_written(StatusWrite::Condition);
     }
     if let Some(event) = event {
@@ -61,14 +62,14 @@ pub async fn keep(context: &Context, job: &Job, hold: &Hold, now: Timestamp) -> 
     }
     Ok(Next::Within(match hold {
         Hold::StatusNotKept => ASK_AGAIN,
-        Hold::StatusTooNew { .. } | Hold::InternalError { .. } => context.settings.resync(rand::random()),
+        Hold::StatusTooNew { .. } | Hold::MemoryUnreadable { .. } | Hold::InternalError { .. } => context.settings.resync(rand::random()),
     }))
 }
 
 /// Tells that the pass over a job panicked.
 pub async fn panicked(context: &Context, namespace: &str, name: &str, words: &str) -> Result<(), PassError> {
-    let Some(object) = context.cluster.job(namespace, name).await? else { return Ok(()) };
-    let job = Job::read(object);
+    let Some(stored) = context.cluster.job(namespace, name).await? else { return Ok(()) };
+    let job = Job::read(stored);
     if job.installation() == Some(context.settings.installation.as_str()) {
         let hold = Hold::InternalError { words: words.to_owned() };
         keep(context, &job, &hold, context.clock.now()).await?;
@@ -80,7 +81,7 @@ pub async fn panicked(context: &Context, namespace: &str, name: &str, words: &st
 pub fn known(job: &Job) -> Vec<Condition> {
     let remembered = match &job.memory {
         Remembered::Known(memory) => memory.conditions.as_slice(),
-        Remembered::Nothing | Remembered::Damaged(_) | Remembered::Newer(_) => &[],
+        Remembered::Nothing | Remembered::Damaged(_) | Remembered::Newer(_) | Remembered::Unreadable(_) => &[],
     };
     recalled(&job.conditions(), remembered)
 }

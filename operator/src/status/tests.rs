@@ -302,3 +302,32 @@ fn a_job_that_is_held_keeps_all_but_its_conditions() {
     let empty = super::hold(&json!({"observedGeneration": -1}), &conditions, 1);
     assert_eq!((&empty["observedGeneration"], empty["conditions"].as_array().map(Vec::len)), (&json!(1), Some(12)));
 }
+
+#[test]
+fn conditions_of_others_have_a_bound_and_are_no_reason_to_write() {
+    let mut stage = worst();
+    stage.pass();
+    let other = |kind: &str, message: &str| json!({"type": kind, "status": "True", "reason": "R", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let kinds = |composed: &Value| -> Vec<String> {
+        let all = composed["conditions"].as_array().unwrap().iter().filter(|condition| !is_own(condition));
+        all.map(|condition| condition["type"].as_str().unwrap().to_owned()).collect()
+    };
+    let rendered = weir_supervisor::status::status(&stage.desired, &stage.observed, &stage.memory);
+    let few = json!({"conditions": [other("b/One", &"m".repeat(900)), other("a/Two", "")]});
+    let composed = compose(&few, &rendered, &stage.memory);
+    assert_eq!(&composed["conditions"].as_array().unwrap()[12..], few["conditions"].as_array().unwrap(), "few stay as they are");
+
+    let crowd = (0..5000).map(|number| other(&format!("c/{number:04}"), &"m".repeat(200)));
+    let huge = [other("b/One", &"é".repeat(500_000)), other(&format!("d/{}", "x".repeat(300)), "")];
+    let many = json!({"conditions": huge.clone().into_iter().chain(crowd).collect::<Vec<_>>()});
+    for stored in [json!({"conditions": huge}), many] {
+        let composed = compose(&stored, &rendered, &stage.memory);
+        assert!(serde_json::to_vec(&composed).unwrap().len() <= STATUS_BYTES);
+        assert!(kinds(&composed).contains(&"b/One".to_owned()), "cut, not dropped: {:?}", kinds(&composed));
+        assert_eq!(change(&stored, &composed), Change::Fact);
+        let mut theirs = composed.clone();
+        theirs["conditions"].as_array_mut().unwrap().extend(stored["conditions"].as_array().unwrap().clone());
+        assert_eq!(change(&theirs, &composed), Change::None, "that they are too long is no reason to write");
+        assert!(serde_json::to_vec(&super::hold(&stored, &[], 1)).unwrap().len() <= FOREIGN_BYTES + 200);
+    }
+}

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
-use weir_operator::observe::{Answers, NodeState, Vanished, instance, node_state, phase, vanished};
-use weir_supervisor::observed::{Exit, ExitCause, Phase, QueryFacts, StartObstacle, StopOrder};
+use weir_operator::observe::{Answers, NodeState, Vanished, instance, node_state, phase, unknown_instance, vanished};
+use weir_supervisor::observed::{Exit, ExitCause, Phase, QueryFacts, Slot, StartObstacle, StopOrder};
 use weir_supervisor::{ExitClass, Timestamp};
 
 use crate::pods::{EPOCH, condition, container, delete, edited, now, running, terminated};
@@ -208,6 +208,37 @@ fn an_instance_carries_what_its_pod_and_its_own_answer_say() {
     assert_eq!((foreign.config_generation, foreign.reported_at, foreign.queries.len()), (3, None, 0));
     let relabelled = edited(|document| document["metadata"]["labels"]["weir.dev/epoch"] = json!("99"));
     assert_eq!(instance(&relabelled, &NodeState::NotAsked, None, now()).epoch, EPOCH, "the environment cannot be edited");
+}
+
+#[test]
+fn a_pod_whose_epoch_is_none_is_no_instance_and_is_taken_for_over_only_once_it_has_ended() {
+    let claiming = |fixed: Option<&str>, labelled: Option<&str>, phase: &str| {
+        edited(|document| {
+            let variable = fixed.map(|epoch| json!({"name": "WEIR_EPOCH", "value": epoch}));
+            document["spec"]["containers"][0]["env"] = variable.into_iter().collect();
+            document["metadata"]["labels"]["weir.dev/epoch"] = labelled.map_or(Value::Null, Value::from);
+            document["metadata"]["labels"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+            document["status"]["phase"] = json!(phase);
+        })
+    };
+    let known = [(Some("7"), None), (None, Some("7")), (Some("7"), Some("nonsense")), (None, Some("999999999999"))];
+    for (fixed, labelled) in known {
+        assert_eq!(unknown_instance(&claiming(fixed, labelled, "Running"), now()), None, "{fixed:?} {labelled:?}");
+    }
+    let huge = "9".repeat(300);
+    for epoch in
+        [Some("nonsense"), Some("-1"), Some("0"), Some("1000000000000"), Some("18446744073709551616"), Some(&*huge), Some(""), None]
+    {
+        for (fixed, labelled) in [(epoch, None), (None, epoch)] {
+            let named = |what: &str| {
+                what.contains("orders--a") && what.len() < 400 && epoch.is_none_or(|epoch| what.contains(&epoch[..epoch.len().min(60)]))
+            };
+            let alive = unknown_instance(&claiming(fixed, labelled, "Running"), now());
+            assert!(matches!(&alive, Some(Slot::Unclassified { what }) if named(what)), "{alive:?}");
+            let over = unknown_instance(&claiming(fixed, labelled, "Failed"), now());
+            assert!(matches!(&over, Some(Slot::Occupied { by }) if named(by)), "{over:?}");
+        }
+    }
 }
 
 #[test]

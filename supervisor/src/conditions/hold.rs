@@ -1,7 +1,7 @@
 //! Conditions of a job of which nothing may be decided, and what earlier ones are worth.
 //!
 //! A job is held where deciding would break a promise: its memory is not kept,
-//! is that of a later version, or the pass itself fails by a defect. Nothing is
+//! is that of a later version or past reading, or the pass itself fails. Nothing is
 //! ordered, nobody looks, and the conditions say so; the remedy is in the
 //! message. What was shown to people is the truth about transitions, also after
 //! the memory was lost.
@@ -25,6 +25,13 @@ pub enum Hold {
         /// What is known of the version.
         why: String,
     },
+    /// The memory is there, and no reader takes it.
+    MemoryUnreadable {
+        /// `status.epoch`, which the way out names.
+        epoch: u64,
+        /// Why.
+        why: String,
+    },
     /// Looking at the job fails by a defect of the shell.
     InternalError {
         /// What the defect says of itself.
@@ -38,7 +45,7 @@ impl Hold {
         match self {
             Hold::StatusNotKept => Reason::StatusNotKept,
             Hold::StatusTooNew { .. } => Reason::StatusTooNew,
-            Hold::InternalError { .. } => Reason::InternalError,
+            Hold::MemoryUnreadable { .. } | Hold::InternalError { .. } => Reason::InternalError,
         }
     }
 
@@ -52,6 +59,10 @@ impl Hold {
                 "{why}. Run that version again, or annotate weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, \
                  above every epoch that can be found"
             ),
+            Hold::MemoryUnreadable { epoch, why } => format!(
+                "status.memory cannot be read ({why}), so nothing is started or stopped: it was not written by Weir. Restore it, or annotate \
+                 weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, above every epoch that can be found"
+            ),
             Hold::InternalError { words } => {
                 format!("looking at this job fails by a defect of the operator, other jobs go on: {words}")
             }
@@ -60,7 +71,7 @@ impl Hold {
 
     fn event(&self) -> Event {
         let reason = match self {
-            Hold::StatusNotKept | Hold::StatusTooNew { .. } => EventReason::StatusUnreadable,
+            Hold::StatusNotKept | Hold::StatusTooNew { .. } | Hold::MemoryUnreadable { .. } => EventReason::StatusUnreadable,
             Hold::InternalError { .. } => EventReason::InternalError,
         };
         Event { reason, note: cut(&self.message(), NOTE_BYTES) }

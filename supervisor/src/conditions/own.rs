@@ -72,6 +72,8 @@ pub(super) fn previous_run_terminated(look: &Look<'_>) -> Verdict {
         let silent = matches!(instance.phase, Phase::Unreachable { .. } | Phase::Vanished);
         (!owned || superseded || silent).then_some((name, instance))
     });
+    let mut slots = look.observed.slots.iter();
+    let unclassified = slots.find_map(|(name, slot)| Some(format!("task {name}: {}", slot.unclassified()?)));
     match stranger {
         Some((name, Instance { phase: Phase::Unreachable { .. }, epoch, .. })) => {
             Verdict::fails(Reason::NodeUnreachable, format!("task {name}, epoch {epoch}"))
@@ -80,6 +82,7 @@ pub(super) fn previous_run_terminated(look: &Look<'_>) -> Verdict {
             Verdict::fails(Reason::PodVanished, format!("task {name}, epoch {epoch}"))
         }
         Some((name, instance)) => Verdict::fails(Reason::WaitingForTermination, format!("task {name}, epoch {}", instance.epoch)),
+        None if unclassified.is_some() => Verdict::fails(Reason::WaitingForTermination, unclassified.unwrap_or_default()),
         None if look.memory.run_number <= 1 && look.memory.last_run.is_none() => Verdict::holds(Reason::NoPreviousRun, ""),
         None => Verdict::holds(Reason::TerminalPhaseObserved, ""),
     }

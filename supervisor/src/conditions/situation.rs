@@ -6,8 +6,9 @@
 use weir_crds::policy::TaskRetryMode;
 
 use super::{Condition, ConditionStatus, Look, Reason};
+use crate::decide::START_REJECTED;
 use crate::desired::{Acceptance, Lifetime};
-use crate::memory::{RunMemory, StopCause, TaskMemory, TaskState};
+use crate::memory::{ExitSummary, RunMemory, StopCause, TaskMemory, TaskState};
 use crate::observed::{Instance, Phase, Shutdown, Slot};
 use crate::time::{Timestamp, after, elapsed, rfc3339};
 
@@ -88,14 +89,12 @@ pub(super) fn of(look: &Look<'_>) -> Situation {
 
 fn stopping(look: &Look<'_>) -> Situation {
     let late = crate::decide::stuck_at(look.desired, look.observed, look.memory).is_some_and(|at| at <= look.now);
-    let alive = look.observed.slots.iter().find_map(|(task, slot)| Some((task, slot.live()?)));
+    let alive = look.observed.slots.iter().find_map(|(task, slot)| Some((task, still_there(slot)?)));
     match alive {
-        Some((task, instance)) if late => {
-            let (name, epoch) = (&instance.name, instance.epoch);
+        Some((task, (what, held))) if late => {
             let message = format!(
-                "task {task} (epoch {epoch}, {name}) is still there long after its stop deadline{}; \
-                 annotate weir.dev/skip-graceful-stop: \"true\" to go on without waiting for it",
-                held_by(instance)
+                "task {task} ({what}) is still there long after its stop deadline{held}; \
+                 annotate weir.dev/skip-graceful-stop: \"true\" to go on without waiting for it"
             );
             Situation::StopBlocked { message }
         }
@@ -103,23 +102,35 @@ fn stopping(look: &Look<'_>) -> Situation {
     }
 }
 
-/// A slot that a task needs, now or for the next run, and something foreign has.
+/// What is alive in a slot or may be, and what holds it, for people.
+fn still_there(slot: &Slot) -> Option<(String, String)> {
+    let alive = slot.live().map(|instance| (format!("epoch {}, {}", instance.epoch, instance.name), held_by(instance)));
+    alive.or_else(|| Some((slot.unclassified()?.to_owned(), String::new())))
+}
+
+/// A slot that a task needs, now or for the next run, and something foreign has; or one that may hold an instance of the
+/// job, beside which no run may begin.
 fn occupied(look: &Look<'_>) -> Option<String> {
     let run = look.memory.run.as_ref();
     if run.is_none() && look.memory.suspended {
         return None;
     }
     look.observed.slots.iter().find_map(|(name, slot)| {
-        let Slot::Occupied { by } = slot else { return None };
         let needed = match run.and_then(|run| run.tasks.get(name)) {
             Some(task) => !task.state.is_over(),
-            None => run.is_none() && look.desired.has_task(name),
+            None => run.is_none() && (look.desired.has_task(name) || slot.unclassified().is_some()),
         };
-        needed.then(|| {
-            format!(
+        let what = match slot {
+            Slot::Occupied { by } => format!(
                 "the place of task {name} is taken by {by}, which is not Weir's and is left alone; remove it, or rename the job or the task"
-            )
-        })
+            ),
+            Slot::Unclassified { what } => format!(
+                "the place of task {name} is taken by {what}: it may be running for this job, so nothing is started beside it and it is \
+                 left alone; delete it to go on"
+            ),
+            Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Present(_) => return None,
+        };
+        needed.then_some(what)
     })
 }
 
@@ -167,7 +178,7 @@ fn in_run(look: &Look<'_>, run: &RunMemory) -> Situation {
     }
     if let Some((name, task)) = down(run) {
         let never_retried = task.state == TaskState::Failed;
-        let reason = task.last_exit.as_ref().map_or("failed", |exit| exit.reason.as_str());
+        let reason = task.last_exit.as_ref().map_or_else(|| "failed".to_owned(), why);
         let next = task.next_retry.map_or_else(String::new, |at| format!("; next attempt at {}", rfc3339(at)));
         let retried = look.desired.task_retry_mode() == TaskRetryMode::OnFailure;
         let mode = if never_retried && !retried { "; taskRetryMode is Never" } else { "" };
@@ -186,6 +197,12 @@ fn in_run(look: &Look<'_>, run: &RunMemory) -> Situation {
         return waiting(look, name, instance);
     }
     Situation::Starting { obstacle: obstacle(look, run), message: format!("run {} is starting", run.number) }
+}
+
+/// Why an attempt ended, for people. What refused a start is told with it: no row of the task's own exit follows.
+fn why(exit: &ExitSummary) -> String {
+    let refused = exit.reason == START_REJECTED && !exit.message.is_empty();
+    if refused { format!("{}: {}", exit.reason, exit.message) } else { exit.reason.clone() }
 }
 
 /// What an instance that bars the way of a task is waited for.

@@ -21,7 +21,7 @@ pub(super) fn wanted(pass: &Pass<'_>) -> Vec<Action> {
     let starts = pass.memory.run.iter().flat_map(|run| run.tasks.iter().filter_map(|(name, task)| start(pass, run.number, name, task)));
     let slots = pass.observed.slots.iter().filter_map(|(name, slot)| match slot {
         Slot::Present(instance) => on_instance(pass, name, instance),
-        Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Occupied { .. } => None,
+        Slot::Absent | Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Occupied { .. } | Slot::Unclassified { .. } => None,
     });
     slots.chain(starts).collect()
 }

@@ -2,8 +2,9 @@
 //!
 //! Failures count, against `maxRetries` and in the delay. Disruptions, refused
 //! starts and fences do not; they have a counter and a backoff of their own, so
-//! that a broken surrounding cannot become a busy loop. A schema change is
-//! forgiven once per source version.
+//! that a broken surrounding cannot become a busy loop. A start that is refused
+//! because of the manifest is a failure of configuration: no retry heals it.
+//! A schema change is forgiven once per source version.
 
 use weir_crds::policy::TaskRetryMode;
 
@@ -13,10 +14,12 @@ use crate::decide::tasks::stall;
 use crate::events::EventReason;
 use crate::exit::{self, ExitClass, Verdict, classify, own_report};
 use crate::memory::{ExitSummary, RunCause, StallEnd, TaskMemory, TaskState, TaskStop, TaskStopGoal};
-use crate::observed::{Exit, ExitCause};
+use crate::observed::{Blame, Exit, ExitCause};
 use crate::text::{LOG_TAIL_BYTES, MESSAGE_BYTES, QUERY_NAME_BYTES, cut, cut_front};
 use crate::time::{after, elapsed};
 
+/// The word for the end of an attempt that was never begun.
+pub(crate) const START_REJECTED: &str = "StartRejected";
 /// Forgiven schema changes remembered per task.
 const REMEMBERED_VERSIONS: usize = 4;
 /// The longest version that is remembered as it is.
@@ -74,12 +77,19 @@ pub(super) fn vanished(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, r
 }
 
 /// The order to start was refused.
-pub(super) fn rejected(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, message: &str) {
+pub(super) fn rejected(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, message: &str, blame: Blame) {
     let exit = Exit { code: None, report: None, cause: ExitCause::Own, log_tail: String::new(), at: pass.now };
-    let verdict = Verdict::Disrupted { reason: "StartRejected".to_owned() };
+    let verdict = Verdict::Disrupted { reason: START_REJECTED.to_owned() };
     let mut summary = summarise(&exit, task.epoch.unwrap_or_default(), &verdict);
-    summary.reason = "StartRejected".to_owned();
+    summary.reason = START_REJECTED.to_owned();
     summary.message = cut(message, MESSAGE_BYTES);
+    if blame == Blame::Manifest {
+        summary.class = Some(ExitClass::Config);
+        summary.cause = RunCause::StartUp;
+        task.last_exit = Some(summary);
+        pass.memory.restarts.start_up += 1;
+        return beyond_retry(pass, task, "SpecInvalid", format!("task {name} cannot be started; edit the manifest: {message}"));
+    }
     task.last_exit = Some(summary);
     count_disruption(pass, task);
     let delay = pass.desired.task_backoff().delay(task.disruptions.count, (pass.draw)());
@@ -108,10 +118,15 @@ fn failed_with(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, class: Ex
         _ => return failed(pass, name, task, RunCause::Application),
     };
     pass.memory.restarts.application += 1;
-    task.failures += 1;
-    task.wait_in(TaskState::Failed);
     let message = task.last_exit.as_ref().map_or("", |exit| exit.message.as_str());
     let message = format!("task {name}: {message}");
+    beyond_retry(pass, task, reason, message);
+}
+
+/// A failure that no retry of the task heals: its run fails, and a human has to look.
+fn beyond_retry(pass: &mut Pass<'_>, task: &mut TaskMemory, reason: &str, message: String) {
+    task.failures += 1;
+    task.wait_in(TaskState::Failed);
     stall(pass, reason, message.clone(), StallEnd::Ready);
     pass.tell(EventReason::TaskFailed, message);
 }

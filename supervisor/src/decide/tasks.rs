@@ -34,8 +34,8 @@ fn observe_live(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, epoch: u
         Slot::Present(instance) if task.state == TaskState::Starting && instance.epoch > epoch => {
             task.wait_in(TaskState::Pending);
         }
-        Slot::Rejected { epoch: refused, message } if *refused == epoch && task.state == TaskState::Starting => {
-            outcomes::rejected(pass, name, task, message);
+        Slot::Rejected { epoch: refused, message, blame } if *refused == epoch && task.state == TaskState::Starting => {
+            outcomes::rejected(pass, name, task, message, *blame);
         }
         // An order that may have been carried out, or may be yet, is never given again under its epoch.
         Slot::Lost { epoch: lost } if *lost >= epoch && task.state == TaskState::Starting && !task.seen => {
@@ -43,7 +43,9 @@ fn observe_live(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, epoch: u
         }
         Slot::Lost { epoch: lost } if *lost >= epoch => outcomes::vanished(pass, name, task, "InstanceLost"),
         // The order cannot have been carried out. Once the place is free, a new one gets a new epoch.
-        Slot::Occupied { .. } if task.state == TaskState::Starting && !task.seen => task.wait_in(TaskState::Pending),
+        Slot::Occupied { .. } | Slot::Unclassified { .. } if task.state == TaskState::Starting && !task.seen => {
+            task.wait_in(TaskState::Pending);
+        }
         // The order to start is not visible yet; `actions` gives it again.
         _ if task.state == TaskState::Starting && !task.seen => {}
         _ => outcomes::vanished(pass, name, task, "InstanceVanished"),

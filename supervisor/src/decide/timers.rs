@@ -12,7 +12,7 @@ use crate::time::{Timestamp, after};
 /// Lifts the counter to the highest epoch that anybody has seen or that is recorded anywhere.
 pub(super) fn absorb_epochs(pass: &mut Pass<'_>) {
     let slots = pass.observed.slots.values().flat_map(|slot| match slot {
-        Slot::Absent | Slot::Occupied { .. } => [0, 0],
+        Slot::Absent | Slot::Occupied { .. } | Slot::Unclassified { .. } => [0, 0],
         Slot::Rejected { epoch, .. } | Slot::Lost { epoch } => [*epoch, 0],
         Slot::Present(instance) => [instance.epoch, reported(instance)],
     });

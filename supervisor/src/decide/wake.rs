@@ -55,7 +55,7 @@ pub(super) fn next(pass: &Pass<'_>, ordered: bool) -> Option<Timestamp> {
             }
         }
         // Nobody watches what is foreign.
-        if matches!(slot, Slot::Occupied { .. }) {
+        if matches!(slot, Slot::Occupied { .. } | Slot::Unclassified { .. }) {
             due.push(after(pass.now, HEARTBEAT));
         }
     }

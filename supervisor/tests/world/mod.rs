@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
 use weir_supervisor::memory::{StartReason, TaskState};
-use weir_supervisor::observed::{Exit, ExitCause, Instance, Phase, Shutdown, StartObstacle, StopOrder};
+use weir_supervisor::observed::{Blame, Exit, ExitCause, Instance, Phase, Shutdown, StartObstacle, StopOrder};
 use weir_supervisor::time::after;
 use weir_supervisor::{Action, Desired, ExitClass, Memory, Observed, Plan, Slot, Timestamp, decide};
 
@@ -37,7 +37,7 @@ pub enum Op {
     DieBeforeActing,
     DieAfterActions(usize),
     RunnerRestart,
-    RejectStart(usize),
+    RejectStart(usize, Blame),
     EditRun,
     EditTask(usize),
     EditNothing,
@@ -49,6 +49,7 @@ pub enum Op {
     WipeMemory,
     Thaw(usize),
     ToggleForeign(usize),
+    ToggleUnclassified(usize),
 }
 
 pub struct World {
@@ -131,7 +132,7 @@ impl World {
             Op::DieBeforeActing => self.act(0),
             Op::DieAfterActions(count) => self.act(*count),
             Op::RunnerRestart => self.runner_restart(),
-            Op::RejectStart(task) => self.reject(*task),
+            Op::RejectStart(task, blame) => self.reject(*task, *blame),
             Op::EditRun => {
                 self.edit();
                 self.desired.run_hash = format!("r{}", self.edits);
@@ -167,7 +168,17 @@ impl World {
                 match self.observed.slot(&name) {
                     Slot::Occupied { .. } => drop(self.observed.slots.remove(&name)),
                     Slot::Absent => drop(self.observed.slots.insert(name, Slot::Occupied { by: "a pod of somebody".to_owned() })),
-                    Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Present(_) => {}
+                    Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Unclassified { .. } | Slot::Present(_) => {}
+                }
+            }
+            Op::ToggleUnclassified(task) => {
+                let name = self.name(*task);
+                match self.observed.slot(&name) {
+                    Slot::Unclassified { .. } => drop(self.observed.slots.remove(&name)),
+                    Slot::Absent => {
+                        drop(self.observed.slots.insert(name, Slot::Unclassified { what: "a pod without an epoch".to_owned() }))
+                    }
+                    Slot::Rejected { .. } | Slot::Lost { .. } | Slot::Occupied { .. } | Slot::Present(_) => {}
                 }
             }
             Op::ToggleShutdown => {
@@ -223,11 +234,11 @@ impl World {
         }
     }
 
-    fn reject(&mut self, task: usize) {
+    fn reject(&mut self, task: usize, blame: Blame) {
         let name = self.name(task);
         let waits = self.memory.run.as_ref().and_then(|run| run.tasks.get(&name)).filter(|task| task.state == TaskState::Starting);
         if let (Some(epoch), None) = (waits.and_then(|task| task.epoch), self.observed.slot(&name).instance()) {
-            self.observed.slots.insert(name, Slot::Rejected { epoch, message: "quota".to_owned() });
+            self.observed.slots.insert(name, Slot::Rejected { epoch, message: "quota".to_owned(), blame });
         }
     }
 
@@ -237,6 +248,8 @@ impl World {
         let restored = Memory::from_json(&self.memory.to_json()).unwrap();
         assert_eq!(plan, self.decide_from(&restored, &mut Vec::new()), "a restart changes no decision");
         self.check_delays(&plan, &drawn);
+        let begins = plan.memory.run_number != self.memory.run_number;
+        assert!(!begins || !self.observed.any_live(), "a run begins beside {:?}", self.observed.slots);
         plan
     }
 
@@ -387,7 +400,7 @@ impl World {
         self.desired.rules.suspend = false;
         self.desired.paused = false;
         self.observed.shutdown = Shutdown::None;
-        self.observed.slots.retain(|_, slot| !matches!(slot, Slot::Occupied { .. }));
+        self.observed.slots.retain(|_, slot| !matches!(slot, Slot::Occupied { .. } | Slot::Unclassified { .. }));
         for _ in 0..200 {
             self.settle();
             let tasks = self.desired.rules.tasks.len();
