@@ -24,6 +24,7 @@ mod timers;
 mod unproven;
 mod wake;
 
+pub(crate) use runs::next as next_run;
 pub(crate) use unproven::NODE_GRACE;
 pub(crate) use wake::{BETWEEN_RUNS_GRACE, STUCK_GRACE, stuck_at};
 
