@@ -108,12 +108,13 @@ async fn check_queries(loaded: &LoadedJob) -> Vec<Problem> {
 }
 
 /// An error of the engine about what stands at `path` as a problem of the manifest.
-/// What depends on the surroundings (a path that is not there yet) is a warning: it
-/// may be there when the task starts.
+/// What depends on the surroundings (a path that is not there yet, a table that cannot
+/// be read) is a warning: it may be otherwise when the task starts, and that one knows
+/// the right exit.
 fn located(loaded: &LoadedJob, path: &str, error: Error) -> Problem {
     let mut error = error.within(path);
     let about = error.take_place();
-    let is_surroundings = error.class() == ErrorClass::Retryable || error.condition() == "PATH_NOT_FOUND";
+    let is_surroundings = error.class() != ErrorClass::Config || error.condition() == "PATH_NOT_FOUND";
     let text = error.to_string();
     let make = if is_surroundings { Finding::warning } else { Finding::error };
     let finding = make(if is_surroundings { "surroundings" } else { "sql" }, &about.field, text);
