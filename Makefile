@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build check-format codegen soak crash bench bench-operator clean packages services
+.PHONY: help demo kafka test build check-format codegen soak crash bench bench-operator clean packages services
 
 CACHE := $(or $(WEIR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir)
 
@@ -23,6 +23,11 @@ help: ## list these commands
 demo: build ## stream real weather readings into a Delta table and show its rows
 	@PATH="$(CURDIR)/bin:$$PATH" bash examples/quickstart/run.sh
 
+KAFKA_PORT ?= 9092
+
+kafka: packages ## run a Kafka broker on localhost:9092 (KAFKA_PORT=…) until Ctrl-C, to try Kafka jobs with
+	@scripts/kafka.sh $(KAFKA_PORT)
+
 test: packages services ## run every test, on a real Kafka broker, a real Spark and a real Kubernetes API server
 	@scripts/test.sh $(TESTING)
 
@@ -34,7 +39,7 @@ build: ## build bin/weir and bin/weir-operator
 check-format: ## say which files are not formatted
 	cargo fmt --all --check
 
-codegen: ## write the generated files anew: CRDs, option reference
+codegen: ## write the generated files anew: CRDs, reference pages
 	cargo xtask codegen
 
 soak: packages services ## the long form of the soak tests (hours)

@@ -97,13 +97,13 @@ pub enum CheckOutput {
 
 /// Arguments of `weir check`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weir check job.yaml --output json\n  helm template jobs | weir check -")]
+#[command(after_help = "Examples:\n  weir check job.yaml -o json\n  helm template jobs | weir check -")]
 pub struct CheckArguments {
     /// Manifests; - is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Format of the findings.
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(short, long, value_enum, default_value = "text")]
     pub output: CheckOutput,
     /// Set a parameter of the manifests.
     #[arg(short = 'p', long = "parameter", value_name = "K=V", value_parser = key_value)]
@@ -260,7 +260,7 @@ pub struct SqlArguments {
     #[arg(long = "conf", value_name = "K=V", value_parser = key_value)]
     pub conf: Vec<(String, String)>,
     /// Format of the rows.
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(short, long, value_enum, default_value = "table")]
     pub output: SqlOutput,
 }
 
@@ -280,6 +280,19 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_command_with_an_output_takes_it_in_both_forms() {
+        use clap::CommandFactory;
+        let command = Arguments::command();
+        let with_output = |command: &&clap::Command| command.get_arguments().any(|argument| argument.get_long() == Some("output"));
+        let found: Vec<_> = command.get_subcommands().filter(with_output).collect();
+        assert_eq!(found.iter().map(|command| command.get_name()).collect::<Vec<_>>(), ["check", "status", "sql"]);
+        for command in found {
+            let output = command.get_arguments().find(|argument| argument.get_long() == Some("output"));
+            assert_eq!(output.and_then(clap::Arg::get_short), Some('o'), "{}", command.get_name());
+        }
+    }
 
     #[test]
     fn an_address_of_either_family_takes_a_port() {

@@ -39,7 +39,8 @@ impl Manifests {
             match text_of(file) {
                 Ok(text) => texts.push(ManifestFile { name, text }),
                 Err(error) => {
-                    let finding = Finding::error("file", "", format!("the file cannot be read: {error}"));
+                    let finding = Finding::error("file", "", format!("the file cannot be read: {error}"))
+                        .remedy("give the path of a manifest that is there");
                     problems.push(Problem { file: name, line: 1, column: 1, finding });
                 }
             }
@@ -107,7 +108,10 @@ impl Manifests {
             )
         };
         let folder = dir.map(|dir| dir.join(name)).filter(|folder| folder.is_dir()).ok_or_else(missing)?;
-        let failed = |e| Error::config("REFERENCE_NOT_READ", format!("could not read {}", folder.display())).with_source(e);
+        let failed = |e| {
+            Error::config("REFERENCE_NOT_READ", format!("could not read {}; make its files readable texts", folder.display()))
+                .with_source(e)
+        };
         let mut values = BTreeMap::new();
         for entry in fs::read_dir(&folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;

@@ -37,6 +37,26 @@ pub struct ExitReport {
     /// With reason `SchemaChanged`: the version of the source that brought the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_version: Option<String>,
+    /// When its queries last committed a batch, ms since 1970: of the one that is furthest back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_commit_ms: Option<i64>,
+}
+
+impl ExitReport {
+    /// An end with nothing more to say.
+    pub fn new(class: ExitClass, epoch: u64) -> Self {
+        Self {
+            class,
+            query: None,
+            reason: String::new(),
+            message: String::new(),
+            epoch,
+            batch: None,
+            highest_epoch_seen: None,
+            source_version: None,
+            last_commit_ms: None,
+        }
+    }
 }
 
 /// The classes of an end.

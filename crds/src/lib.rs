@@ -13,7 +13,7 @@
 //! | find a query's checkpoint, and compare spellings | [`checkpoint::checkpoint_location`], [`checkpoint::normalized_location`] |
 //! | find what a table name or a `/Volumes` path stands for | [`catalog::table_location`], [`catalog::location`] |
 //! | know which names in a pod are Weir's | [`reserved`] |
-//! | write the CRD and the reference pages | [`resource::crd_yaml`], [`resource::field_table`], [`options::reference_markdown`] |
+//! | write the CRD and the reference pages | [`resource::crd_yaml`], [`resource::manifest_markdown`], [`options::reference_markdown`] |
 //!
 //! Everything is pure: texts in, values and findings out. No client, no clock, no file is touched.
 //! Facts about a field stand on its Rust type, facts about an option or setting on its row; parser, errors,

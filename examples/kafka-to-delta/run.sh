@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reads all that is in the topic sensor-readings of the broker $BOOTSTRAP (default localhost:9092) and shows the table.
-# The broker and its messages are yours to bring, such as {"device_id": "a", "temperature": 21.5, "timestamp": "2024-06-01 10:00:00"};
+# Any broker will do; `make kafka` runs one, and send.sh sends readings such as {"device_id": "a", "temperature": 21.5, "timestamp": "2024-06-01 10:00:00"};
 # without --available-now the same job goes on for ever.
 set -euo pipefail
 cd "$(dirname "$0")"

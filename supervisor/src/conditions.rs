@@ -7,9 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decide::next_run;
 use crate::desired::Desired;
 use crate::events::{Event, EventReason};
-use crate::memory::Memory;
+use crate::memory::{Memory, NextStart};
 use crate::observed::Observed;
 use crate::text::{MESSAGE_BYTES, NOTE_BYTES, cut};
 use crate::time::Timestamp;
@@ -134,6 +135,13 @@ struct Look<'a> {
     observed: &'a Observed,
     memory: &'a Memory,
     now: Timestamp,
+}
+
+impl Look<'_> {
+    /// When and why the next run begins, if one will.
+    fn next_run(&self) -> Option<NextStart> {
+        next_run(self.desired, self.observed, self.memory)
+    }
 }
 
 /// A warning for a condition that has just become bad; the ones that `decide` announces itself are left out.

@@ -25,6 +25,7 @@ mod unproven;
 mod wake;
 
 pub(crate) use outcomes::START_REJECTED;
+pub(crate) use runs::next as next_run;
 pub(crate) use unproven::NODE_GRACE;
 pub(crate) use wake::{BETWEEN_RUNS_GRACE, STUCK_GRACE, stuck_at};
 

@@ -112,16 +112,7 @@ mod tests {
     #[test]
     fn words_of_a_report_are_cut() {
         let long = "é".repeat(5_000);
-        let report = ExitReport {
-            class: ExitClass::Retryable,
-            query: Some(long.clone()),
-            reason: long.clone(),
-            message: String::new(),
-            epoch: 3,
-            batch: None,
-            highest_epoch_seen: None,
-            source_version: None,
-        };
+        let report = ExitReport { query: Some(long.clone()), reason: long.clone(), ..ExitReport::new(ExitClass::Retryable, 3) };
         let at = Timestamp::UNIX_EPOCH;
         let exit = |report, cause| Exit { code: Some(10), report, cause, log_tail: String::new(), at };
         assert!(reason(&exit(Some(report.clone()), ExitCause::Own), 3).len() <= NAME_BYTES);

@@ -14,7 +14,7 @@ use weir_crds::policy::{BacklogMetric, BacklogRule};
 
 use crate::desired::Desired;
 use crate::memory::TaskMemory;
-use crate::observed::{Backlog, BatchFacts, Instance, Observed, Phase, QueryFacts};
+use crate::observed::{Backlog, BatchFacts, Exit, Instance, Observed, Phase, QueryFacts};
 use crate::time::{Timestamp, elapsed};
 
 /// Minutes that a backlog average covers.
@@ -50,6 +50,9 @@ pub struct QueryHealth {
     pub backlog: Backlog,
     /// When it was reported, by the minute.
     pub backlog_at: Option<Timestamp>,
+    /// When a batch was last committed; outlives its run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_commit: Option<Timestamp>,
 }
 
 /// A backlog at a minute.
@@ -83,6 +86,9 @@ pub(crate) fn remember(health: &mut HealthMemory, desired: &Desired, observed: &
     };
     health.queries.retain(|key, _| known(key));
     for (task, slot) in &observed.slots {
+        if let Some(Phase::Exited(exit)) = slot.instance().map(|instance| &instance.phase) {
+            remember_end(health, desired, task, exit, now);
+        }
         let Some(instance) = slot.live() else { continue };
         for query in &instance.queries {
             let entry = health.queries.entry(format!("{task}/{}", query.name)).or_default();
@@ -91,11 +97,24 @@ pub(crate) fn remember(health: &mut HealthMemory, desired: &Desired, observed: &
     }
 }
 
+/// A task may commit and end between two looks; its report tells. All its queries are at least as far as the one that
+/// it speaks of.
+fn remember_end(health: &mut HealthMemory, desired: &Desired, task: &str, exit: &Exit, now: Timestamp) {
+    let reported = exit.report.as_ref().and_then(|report| Timestamp::from_timestamp_millis(report.last_commit_ms?));
+    let Some(at) = reported.map(|at| at.min(now)) else { return };
+    let queries = desired.rules.tasks.iter().filter(|known| known.name == task).flat_map(|known| &known.queries);
+    for query in queries {
+        let entry = health.queries.entry(format!("{task}/{}", query.name)).or_default();
+        entry.last_commit = entry.last_commit.max(Some(at));
+    }
+}
+
 fn remember_query(entry: &mut QueryHealth, instance: &Instance, query: &QueryFacts, now: Timestamp, sampled: bool) {
     if entry.epoch != instance.epoch {
-        let (backlog, backlog_at) = (entry.backlog, entry.backlog_at);
-        *entry = QueryHealth { epoch: instance.epoch, backlog, backlog_at, ..QueryHealth::default() };
+        let (backlog, backlog_at, last_commit) = (entry.backlog, entry.backlog_at, entry.last_commit);
+        *entry = QueryHealth { epoch: instance.epoch, backlog, backlog_at, last_commit, ..QueryHealth::default() };
     }
+    entry.last_commit = query.last_commit.map(|at| at.min(now)).or(entry.last_commit);
     entry.input_since = query.input_available.then(|| entry.input_since.unwrap_or(now).min(now));
     let fresh = |batch: &&BatchFacts| entry.counted_batch.is_none_or(|counted| batch.id > counted);
     let batches: Vec<&BatchFacts> = query.recent_batches.iter().filter(fresh).collect();

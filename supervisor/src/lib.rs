@@ -57,6 +57,7 @@ pub mod schedule;
 pub mod status;
 pub mod text;
 pub mod time;
+pub mod waits;
 
 pub use decide::decide;
 pub use desired::{Acceptance, Desired, Lifetime};

@@ -12,6 +12,7 @@ use weir_crds::policy::JobTrigger;
 use weir_crds::resource;
 
 use crate::conditions::{Condition, ConditionStatus};
+use crate::decide;
 use crate::desired::Desired;
 use crate::memory::{Memory, RunCause, RunMemory, RunRecord, StartReason};
 use crate::observed::{Observed, Phase, QueryFacts};
@@ -34,7 +35,7 @@ pub fn status(desired: &Desired, observed: &Observed, memory: &Memory) -> resour
         last_run: memory.last_run.as_ref().map(|record| run_result(record, MESSAGE_BYTES)),
         consecutive_failures: i64::from(memory.consecutive_failures),
         backing_off: is_true(memory, "BackingOff"),
-        next_restart_time: memory.next_start.filter(|_| run.is_none()).map(|next| time(next.at)),
+        next_restart_time: decide::next_run(desired, observed, memory).map(|next| time(next.at)),
         stable_since: run.and_then(|run| run.ready_since).map(time),
         total_restarts: Some(resource::RestartTotals {
             application: number(memory.restarts.application),
@@ -128,7 +129,7 @@ fn summary(desired: &Desired, observed: &Observed, memory: &Memory) -> resource:
     let message = memory.conditions.iter().find(|known| known.kind == "Ready").map(|ready| ready.message.clone());
     resource::StatusSummary {
         tasks_ready: Some(format!("{ready}/{of}")),
-        last_commit_time: active.filter_map(|query| query.last_commit).min().map(time),
+        last_commit_time: active.filter_map(|query| query.last_commit).min().or_else(|| rows::last_commit(memory)).map(time),
         lag: queries.iter().filter_map(|query| query.backlog.records).max().map(number),
         message: message.filter(|message| !message.is_empty()),
     }

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{MINUTE, Stage, continuous, seconds};
+use common::{MINUTE, Stage, continuous, seconds, start_of_time};
+use weir_supervisor::ExitClass;
 use weir_supervisor::observed::Backlog;
 use weir_supervisor::status::{STATUS_BYTES, status};
 
@@ -109,4 +110,30 @@ fn between_runs_counts_as_ready_for_a_bounded_time() {
     stage.wait(MINUTE * 9);
     assert!(stage.is_true("Ready"));
     assert_eq!(stage.condition("FallingBehind").reason, "NotRunning");
+}
+
+#[test]
+fn the_last_commit_stays_known_when_its_run_is_over() {
+    let shown = |stage: &Stage| {
+        serde_json::to_value(status(&stage.desired, &stage.observed, &stage.memory)).unwrap()["summary"]["lastCommitTime"].clone()
+    };
+    let mut stage = Stage::new(continuous(&["a", "b"]));
+    stage.stream();
+    stage.facts("a", |query| query.last_commit = Some(start_of_time()));
+    stage.wait(seconds(5));
+    assert_eq!(shown(&stage), "2026-11-30T00:00:00Z");
+    // What was committed since the last answer is in the report.
+    let at = |second: i64| start_of_time().timestamp_millis() + second * 1000;
+    stage.report("a", ExitClass::Completed, |report| report.last_commit_ms = Some(at(4)));
+    assert_eq!(shown(&stage), "2026-11-30T00:00:04Z");
+    stage.report("b", ExitClass::Completed, |report| report.last_commit_ms = Some(at(3)));
+    assert!(stage.memory.run.is_none());
+    assert_eq!(shown(&stage), "2026-11-30T00:00:03Z", "the task that is furthest back");
+    stage.wait(MINUTE);
+    stage.ready("a");
+    assert_eq!(shown(&stage), "2026-11-30T00:00:03Z", "until the next run commits");
+    let now = stage.now;
+    stage.facts("a", |query| query.last_commit = Some(now));
+    stage.settle();
+    assert_eq!(shown(&stage), "2026-11-30T00:01:05Z");
 }

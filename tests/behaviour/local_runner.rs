@@ -101,6 +101,10 @@ fn runner_used_up_retries_end_the_run_and_delays_are_as_published() {
     assert!((1_900..=3_000).contains(&delay), "delay(2) = 2 s, not {delay} ms");
     assert_eq!(second["lastRun"]["result"], "Failed");
     stop(&runner);
+    let said = runner.stdout.lines().join("\n");
+    assert!(said.contains("waiting for the backoff after 2 failed runs; the next run begins at"), "{said}");
+    let over = status(&place);
+    assert!(over["summary"]["lastCommitTime"].is_string() && over["nextRestartTime"].is_null(), "{over:#}");
 }
 
 #[test]

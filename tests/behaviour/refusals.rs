@@ -201,3 +201,14 @@ fn refused_paths_that_are_files() {
         place.run_once(&manifest, &[]).assert_code(20);
     }
 }
+
+#[test]
+fn refused_column_that_the_table_lacks() {
+    let place = Place::new("refused-added-column");
+    place.write("input/0.json", "{\"k\":\"a\",\"v\":1}\n");
+    let to_delta = |sql: &str| manifest("", sql, "{format: delta, options: {path: output}}", AVAILABLE, "Append");
+    place.run_once(&to_delta(SELECT), &[]).assert_code(0);
+    let ended = place.run_once(&to_delta("SELECT k, v FROM events"), &[]);
+    ended.assert_code(20);
+    assert!(ended.stderr.contains("`v`") && ended.stderr.contains("mergeSchema"), "{}", ended.stderr);
+}

@@ -17,6 +17,7 @@ pub fn all() -> Vec<Generated> {
         Generated { path: "charts/weir-crds/crds/weir.dev_streamingjobs.yaml", text: weir_crds::resource::crd_yaml() },
         Generated { path: "docs/conditions.md", text: weir_supervisor::conditions::reference_markdown() },
         Generated { path: "docs/events.md", text: weir_supervisor::events::reference_markdown() },
+        Generated { path: "docs/manifest.md", text: weir_crds::resource::manifest_markdown() },
         Generated { path: "docs/options.md", text: weir_crds::options::reference_markdown() },
     ]
 }

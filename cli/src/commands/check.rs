@@ -13,7 +13,7 @@ use weir_core::{Error, ErrorClass, Result};
 use weir_crds::checkpoint::namespace_of;
 use weir_crds::finding::Finding;
 use weir_crds::manifest::{End, LoadedJob, Problem};
-use weir_runtime::query::open::{check_sink, compile_only};
+use weir_runtime::query::open::{check_sink, check_sink_table, compile_only};
 use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
 
 use crate::arguments::{CheckArguments, CheckOutput};
@@ -79,7 +79,7 @@ async fn check_queries(loaded: &LoadedJob) -> Vec<Problem> {
     let nothing = |_, _: &str| Ok(BTreeMap::new());
     let job = loaded.job.metadata.name.clone().unwrap_or_default();
     let mut problems = Vec::new();
-    for (task_at, task) in spec.tasks.iter().enumerate() {
+    for task in &spec.tasks {
         let around = Surroundings {
             namespace: namespace_of(&loaded.job),
             job: &job,
@@ -87,48 +87,116 @@ async fn check_queries(loaded: &LoadedJob) -> Vec<Problem> {
             temporary_root: "/tmp",
             available_now: AvailableNowRun::AsWritten,
         };
+        let path = format!("spec.tasks[{}]", task.name);
         let definitions = match resolve::task_queries(spec, &task.name, around) {
             Ok(definitions) => definitions,
             Err(error) => {
-                problems.push(located(loaded, &format!("spec.tasks[{task_at}]"), &error));
+                problems.push(located(loaded, &path, error));
                 continue;
             }
         };
-        for (query_at, definition) in definitions.iter().enumerate() {
-            let query = &task.queries[query_at];
-            let path = format!("spec.tasks[{task_at}].queries[{query_at}]");
+        for (definition, query) in definitions.iter().zip(&task.queries) {
+            let path = format!("{path}.queries[{}]", query.name);
             let sources_refer = query.sources.iter().any(|source| !source.options_from.is_empty());
             match compile_only(definition).await {
                 Ok(_) if !query.sink.options_from.is_empty() => {}
                 Ok(compiled) => {
-                    let wrong = check_sink(definition, &compiled).err();
-                    problems.extend(wrong.map(|error| located(loaded, &format!("{path}.sink"), &error)));
+                    let checked = match check_sink(definition, &compiled) {
+                        Ok(()) => check_sink_table(definition, &compiled).await,
+                        Err(error) => Err(error),
+                    };
+                    problems.extend(checked.err().map(|error| located(loaded, &path, error)));
                 }
                 Err(_) if sources_refer => {}
-                Err(error) => problems.push(located(loaded, &format!("{path}.sql"), &error)),
+                Err(error) => problems.push(located(loaded, &path, error)),
             }
         }
     }
     problems
 }
 
-/// An error of the engine as a problem of the manifest. What depends on the
-/// surroundings (a path that is not there yet) is a warning: it may be there
-/// when the task starts.
-fn located(loaded: &LoadedJob, path: &str, error: &Error) -> Problem {
-    let is_surroundings = error.class() == ErrorClass::Retryable || error.condition() == "PATH_NOT_FOUND";
+/// An error of the engine about what stands at `path` as a problem of the manifest.
+/// What depends on the surroundings (a path that is not there yet, a table that cannot
+/// be read) is a warning: it may be otherwise when the task starts, and that one knows
+/// the right exit.
+fn located(loaded: &LoadedJob, path: &str, error: Error) -> Problem {
+    let mut error = error.within(path);
+    let about = error.take_place();
+    let is_surroundings = error.class() != ErrorClass::Config || error.condition() == "PATH_NOT_FOUND";
     let text = error.to_string();
-    let finding = if is_surroundings { Finding::warning("surroundings", path, text) } else { Finding::error("sql", path, text) };
-    let place = loaded.locator.find(path, End::Value);
+    let make = if is_surroundings { Finding::warning } else { Finding::error };
+    let finding = make(if is_surroundings { "surroundings" } else { "sql" }, &about.field, text);
+    let place = match about.at {
+        Some((line, column)) => loaded.locator.inside(&about.field, &loaded.job.spec.parameters, line, column),
+        None => loaded.locator.find(&about.field, End::Value),
+    };
     Problem { file: loaded.file.clone(), line: place.line, column: place.column, finding }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn numbers_agree_with_their_nouns() {
         assert_eq!([0, 1, 2].map(|n| counted(n, "problem")), ["0 problems", "1 problem", "2 problems"]);
+    }
+
+    #[test]
+    fn errors_of_sql_are_where_the_manifest_has_them() {
+        let text = "apiVersion: weir.dev/v1alpha1
+kind: StreamingJob
+metadata: {name: j}
+spec:
+  trigger: {manual: {}}
+  parameters: {sensor: value}
+  tasks:
+  - name: good
+    queries:
+    - {name: q, sources: [{name: s, format: rate}], sql: SELECT value FROM s, sink: {format: noop}}
+  - name: t
+    queries:
+    - name: block
+      sources: [{name: s, format: rate}]
+      sql: |
+        -- the first line
+        SELECT ${sensor} AS v, vaule
+        FROM s
+      sink: {format: noop}
+    - name: folded
+      sources: [{name: s, format: rate}]
+      sql: >
+        SELECT value
+        FORM s
+      sink: {format: noop}
+    - name: quoted
+      sources: [{name: s, format: rate}]
+      sql: 'SELECT ''a'' AS a, uppr(value) FROM s'
+      sink: {format: noop}
+    - name: viewed
+      sources: [{name: s, format: rate}, {name: unread, format: rate}]
+      views: [{name: v, sql: SELECT value FROM s}]
+      sql: SELECT value FROM v
+      sink: {format: noop}
+";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("job.yaml");
+        std::fs::write(&file, text).unwrap();
+        let (_, problems) = runtime().unwrap().block_on(check(&[file], &[]));
+        let found = problems.iter().map(|problem| {
+            let line = text.lines().nth(problem.line - 1).unwrap_or_default();
+            (problem.finding.path.as_str(), problem.line, line.chars().skip(problem.column - 1).take(5).collect::<String>())
+        });
+        let query = "spec.tasks[t].queries";
+        let expected = [
+            (format!("{query}[block].sql"), 17, "vaule"),
+            (format!("{query}[folded].sql"), 24, "s"),
+            (format!("{query}[quoted].sql"), 28, "uppr("),
+            (format!("{query}[viewed].sources[unread]"), 31, "{name"),
+        ];
+        let expected = expected.iter().map(|(path, line, text)| (path.as_str(), *line, (*text).to_owned()));
+        assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{problems:#?}");
+        assert!(!problems[0].finding.message.contains("(line"), "one place is enough: {}", problems[0]);
     }
 }

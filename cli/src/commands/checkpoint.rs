@@ -56,7 +56,7 @@ fn read(location: &str) -> Result<Inspection, Error> {
         let root = Storage::new(Durability::PageCache).open(location)?;
         let found = inspect(&root).await?;
         if found.query_id.is_none() && found.planned.is_empty() && found.epoch.is_none() && found.damage.len() == 1 {
-            return Err(Error::config("CHECKPOINT_NOT_FOUND", format!("there is no checkpoint at {}", root.url())));
+            return Err(Error::config("CHECKPOINT_NOT_FOUND", format!("there is no checkpoint at {}; give the checkpointLocation of one query that has run, as the manifest has it and from the same folder", root.url())));
         }
         Ok(found)
     })

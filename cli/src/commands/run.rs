@@ -64,7 +64,10 @@ async fn run_all(arguments: RunArguments) -> Ended {
         jobs.spawn_local(supervise(local, name, receiver, shutdown_seen.clone(), Arc::clone(&display), heard));
     }
     if wishes.is_empty() {
-        return Err(Error::config("NO_JOB", "the files hold no StreamingJob; there is nothing to run"));
+        return Err(Error::config(
+            "NO_JOB",
+            "the files hold no StreamingJob, so there is nothing to run; add a document of `kind: StreamingJob`",
+        ));
     }
     let watcher = tokio::task::spawn_local(watch_files(arguments.clone(), wishes));
     let mut ends = Vec::new();
@@ -74,7 +77,7 @@ async fn run_all(arguments: RunArguments) -> Ended {
             ended = jobs.join_next() => match ended {
                 None => break,
                 Some(Ok(end)) => ends.push(end?),
-                Some(Err(error)) => return Err(Error::retryable("RUNNER_PANICKED", "a job's loop ended by a panic").with_source(error)),
+                Some(Err(error)) => return Err(Error::retryable("RUNNER_PANICKED", "a job's loop ended by a panic, which is a defect of Weir; start it again, and report what stands above").with_source(error)),
             },
             () = signals.next() => {
                 interrupts += 1;

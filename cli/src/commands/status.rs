@@ -163,8 +163,10 @@ fn from_disk(root: &Path, job: Option<&str>) -> Result<Vec<Value>> {
             let file = folder.join("status.json");
             if let (true, Ok(text)) = (is_wanted, std::fs::read_to_string(&file)) {
                 let parsed = serde_json::from_str(&text);
-                let mut job: Value =
-                    parsed.map_err(|e| Error::retryable("STATE_DAMAGED", format!("{} is not JSON", file.display())).with_source(e))?;
+                let mut job: Value = parsed.map_err(|e| {
+                    Error::retryable("STATE_DAMAGED", format!("{} is not JSON; remove it, the runner writes it anew", file.display()))
+                        .with_source(e)
+                })?;
                 if !is_running(&job["runner"]) {
                     without_runner(&mut job);
                 }
@@ -190,7 +192,7 @@ fn without_runner(job: &mut Value) {
     for condition in conditions.into_iter().flatten() {
         let (is_true, kind) = (condition["status"] == "True", plain(&condition["type"]));
         let is_passing = matches!(plain(&condition["reason"]).as_str(), "Stopping" | "RunStarting" | "BackingOff" | "BetweenRuns");
-        if matches!(kind.as_str(), "Ready" | "Running" | "Reconciling") && (is_true || is_passing) {
+        if matches!(kind.as_str(), "Ready" | "Running" | "Reconciling" | "BackingOff") && (is_true || is_passing) {
             condition["status"] = "False".into();
             condition["reason"] = "NotRunning".into();
             condition["message"] = MESSAGE.into();
@@ -198,6 +200,7 @@ fn without_runner(job: &mut Value) {
     }
     if let Some(status) = job["status"].as_object_mut() {
         status.remove("nextRestartTime");
+        status.insert("backingOff".to_owned(), false.into());
     }
 }
 
@@ -219,8 +222,12 @@ fn from_cluster(context: &str, job: Option<&str>) -> Result<Vec<Value>> {
         Some(job) => command.arg(job),
         None => command.arg("--all-namespaces"),
     };
-    let failed =
-        |why: String| Error::retryable("KUBECTL_FAILED", format!("kubectl could not list StreamingJobs in the context {context}: {why}"));
+    let failed = |why: String| {
+        Error::retryable(
+            "KUBECTL_FAILED",
+            format!("kubectl could not list StreamingJobs in the context {context}: {why}; try `kubectl --context {context} get sjob`"),
+        )
+    };
     let output = command.output().map_err(|e| failed(e.to_string()))?;
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));

@@ -225,7 +225,10 @@ fn log_limits(definitions: &[QueryDefinition], lanes: usize) {
     let budget = budget(definitions, lanes);
     let parts: BTreeMap<&str, u64> = budget.parts().iter().map(|part| (part.name, part.bytes)).collect();
     let limit = definitions.first().and_then(|definition| definition.session.memory_limit).or_else(memory::container_limit);
-    tracing::info!(total_bytes = budget.total(), ?limit, ?parts, "memory is bounded");
+    const MIB: u64 = 1 << 20;
+    let against = limit.map_or_else(String::new, |limit| format!(", the limit is {} MiB", limit / MIB));
+    tracing::info!("memory is bounded to {} MiB{against}", budget.total().div_ceil(MIB));
+    tracing::debug!(total_bytes = budget.total(), ?limit, ?parts, "the bounds of memory, part by part");
     if limit.is_some_and(|limit| limit < budget.total()) {
         tracing::warn!(
             total_bytes = budget.total(),

@@ -8,9 +8,13 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
+use chrono::{DateTime, Utc};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle as BarStyle};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use weir_runtime::query::report::MALFORMED_RECORDS;
+use weir_supervisor::time::rfc3339;
+use weir_supervisor::waits::Wait;
 use weir_supervisor::{Action, Event};
 
 use super::child::Saying;
@@ -159,14 +163,27 @@ impl Display {
 
     /// Shows an event of the supervisor.
     pub fn event(&self, name: &JobName, event: &Event) {
-        let (kind, reason) = (event.kind().as_str(), event.reason.as_str());
+        self.note(name, event.kind().as_str(), event.reason.as_str(), &event.note, Value::Null);
+    }
+
+    /// Shows what is waited for before something begins.
+    pub fn wait(&self, name: &JobName, wait: &Wait, now: DateTime<Utc>) {
+        self.note(name, "Normal", "Waiting", &wait.sentence(now), json!({"until": rfc3339(wait.until)}));
+    }
+
+    /// One line about a job.
+    fn note(&self, name: &JobName, kind: &str, reason: &str, note: &str, more: Value) {
         match self.style {
             Style::Json => {
-                let line = json!({"event": "run", "namespace": name.namespace, "job": name.job, "type": kind, "reason": reason, "note": event.note});
+                let mut line =
+                    json!({"event": "run", "namespace": name.namespace, "job": name.job, "type": kind, "reason": reason, "note": note});
+                if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
+                    line.extend(more);
+                }
                 show(&line.to_string());
             }
-            Style::Live => self.lines.suspend(|| say(&format!("{}: {reason} {}", name.job, event.note))),
-            Style::Plain => say(&format!("{}: {reason} {}", name.job, event.note)),
+            Style::Live => self.lines.suspend(|| say(&format!("{}: {reason} {note}", name.job))),
+            Style::Plain => say(&format!("{}: {reason} {note}", name.job)),
             Style::Silent => {}
         }
     }
@@ -190,11 +207,57 @@ fn progress_line(progress: &Value, backlog: Option<u64>) -> String {
     let rate = |key: &str| progress[key].as_f64().map_or_else(|| "-".to_owned(), |rate| format!("{rate}"));
     let backlog = backlog.map_or_else(String::new, |left| format!("  backlog {left}"));
     format!(
-        "batch {}  {} rows  in {}/s  processed {}/s  {} ms{backlog}",
+        "batch {}  {} rows  in {}/s  processed {}/s  {} ms{backlog}{}{}",
         progress["batchId"],
         progress["numInputRows"],
         rate("inputRowsPerSecond"),
         rate("processedRowsPerSecond"),
-        progress["batchDuration"]
+        progress["batchDuration"],
+        malformed(progress),
+        observed(progress)
     )
+}
+
+/// Records of the batch that could not be decoded, where there are any.
+fn malformed(progress: &Value) -> String {
+    let sources = progress["sources"].as_array().into_iter().flatten();
+    let of_source = |source: &Value| source["metrics"][MALFORMED_RECORDS].as_str().and_then(|count| count.parse::<u64>().ok());
+    match sources.filter_map(of_source).sum::<u64>() {
+        0 => String::new(),
+        count => format!("  malformed {count}"),
+    }
+}
+
+/// The metrics of `observe`, by observation.
+fn observed(progress: &Value) -> String {
+    let observations = progress["observedMetrics"].as_object().into_iter().flatten();
+    let of_one = |(name, metrics): (&String, &Value)| {
+        let metrics = metrics.as_object().into_iter().flatten().map(|(metric, value)| format!("{metric}={}", plain(value)));
+        format!("  {name}: {}", metrics.collect::<Vec<_>>().join(" "))
+    };
+    observations.map(of_one).collect()
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_of_malformed_records_and_observations_where_there_are_any() {
+        let mut progress = json!({
+            "batchId": 7, "numInputRows": 10, "processedRowsPerSecond": 20.5, "batchDuration": 488,
+            "sources": [{"metrics": {}}, {"metrics": {"maxOffsetsBehindLatest": "3"}}],
+        });
+        let bare = "batch 7  10 rows  in -/s  processed 20.5/s  488 ms";
+        assert_eq!(progress_line(&progress, None), bare);
+        progress["sources"][0]["metrics"] = json!({MALFORMED_RECORDS: "2"});
+        progress["sources"][1]["metrics"] = json!({MALFORMED_RECORDS: "1"});
+        progress["observedMetrics"] = json!({"quality": {"bad": 3, "worst": "x y"}, "size": {"rows": 10}});
+        let more = "  backlog 4  malformed 3  quality: bad=3 worst=x y  size: rows=10";
+        assert_eq!(progress_line(&progress, Some(4)), format!("{bare}{more}"));
+    }
 }

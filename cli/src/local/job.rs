@@ -18,6 +18,7 @@ use weir_runtime::http::LiveConfig;
 use weir_supervisor::conditions::Reason;
 use weir_supervisor::generation::Accepted;
 use weir_supervisor::observed::{Blame, Observed, Shutdown, Slot, StopOrder};
+use weir_supervisor::waits::{Wait, waits};
 use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
 
 use super::child::{Child, ChildSpec, Saying};
@@ -76,6 +77,8 @@ pub struct LocalJob {
     changed: Arc<Notify>,
     client: reqwest::Client,
     last_status: Option<serde_json::Value>,
+    /// What was told to be waited for.
+    told: Vec<Wait>,
     /// Why the state could not be written last, while it cannot.
     unwritable: Option<String>,
 }
@@ -119,6 +122,7 @@ impl LocalJob {
             changed: Arc::new(Notify::new()),
             client: reqwest::Client::new(),
             last_status: None,
+            told: Vec::new(),
             unwritable: None,
             state,
         };
@@ -169,6 +173,7 @@ impl LocalJob {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 continue;
             }
+            self.tell_waits(&desired, &observed, &name, display);
             let wake_at = if is_written { plan.wake_at } else { Some(Utc::now() + WRITE_AGAIN) };
             self.wait(wake_at, &mut wishes, &mut shutdown).await;
         }
@@ -210,6 +215,16 @@ impl LocalJob {
         for (child, answers) in self.children.values_mut().filter(|(child, _)| child.exit().is_none()) {
             look::ask(&self.client, child, answers, now).await;
         }
+    }
+
+    /// Tells each thing that is waited for once.
+    fn tell_waits(&mut self, desired: &Desired, observed: &Observed, name: &JobName, display: &Display) {
+        let now = Utc::now();
+        let waits = waits(desired, observed, &self.memory, now);
+        for wait in waits.iter().filter(|wait| !self.told.contains(wait)) {
+            display.wait(name, wait, now);
+        }
+        self.told = waits;
     }
 
     fn show_backlogs(&self, name: &JobName, display: &Display) {

@@ -91,7 +91,8 @@ pub fn load(files: &[ManifestFile], parameters: &BTreeMap<String, String>) -> Lo
     duplicate_jobs(&mut drafts);
     if drafts.is_empty() && loaded.problems.is_empty() {
         let file = files.first().map_or_else(String::new, |file| file.name.clone());
-        let finding = Finding::error("no-job", "", "there is no StreamingJob in the files");
+        let finding = Finding::error("no-job", "", "there is no StreamingJob in the files")
+            .remedy("give a file with a document of `kind: StreamingJob`; docs/manifest.md has its fields");
         loaded.problems.push(Problem { file, line: 1, column: 1, finding });
     }
     for draft in drafts {

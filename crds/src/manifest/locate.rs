@@ -4,8 +4,9 @@
 //! their name where they have one, keys with other characters as `["kafka.bootstrap.servers"]`.
 //! A path that is not in the file is found at its nearest ancestor that is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use super::substitute::{substitute, written_offset};
 use super::tree::{Position, Style};
 
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ pub(super) struct Spot {
 pub struct Locator {
     file: String,
     spots: HashMap<String, Spot>,
+    /// The texts at those spots, where parameters are not replaced yet.
+    texts: HashMap<String, String>,
     lines: Vec<String>,
 }
 
@@ -34,11 +37,15 @@ pub enum End {
 
 impl Locator {
     pub(super) fn new(file: &str, text: &str) -> Self {
-        Self { file: file.to_owned(), spots: HashMap::new(), lines: text.lines().map(str::to_owned).collect() }
+        Self { file: file.to_owned(), spots: HashMap::new(), texts: HashMap::new(), lines: text.lines().map(str::to_owned).collect() }
     }
 
     pub(super) fn add(&mut self, path: &str, spot: Spot) {
         self.spots.entry(path.to_owned()).or_insert(spot);
+    }
+
+    pub(super) fn add_text(&mut self, path: &str, text: &str) {
+        self.texts.entry(path.to_owned()).or_insert_with(|| text.to_owned());
     }
 
     /// The file as it was named.
@@ -68,39 +75,89 @@ impl Locator {
     }
 
     /// Where a place inside a text is, for example inside the SQL of a query. `line` and `column` count
-    /// from 1 within the text. Folded and quoted texts over several lines give the begin of the text.
-    pub fn inside(&self, path: &str, line: usize, column: usize) -> Position {
-        let Some(spot) = self.spots.get(path) else { return self.find(path, End::Value) };
-        let (line, column) = (line.max(1), column.max(1));
-        match spot.style {
-            Style::Literal => {
-                let first = self.header_of(spot) + 1;
-                let indent = self.indent_of(first);
-                Position { line: first + line - 1, column: indent + column }
+    /// from 1 within the text after its parameters were replaced.
+    ///
+    /// YAML folds, indents and escapes; it keeps the order and number of all characters that are not
+    /// blank. So the place is found by counting those.
+    pub fn inside(&self, path: &str, parameters: &BTreeMap<String, String>, line: usize, column: usize) -> Position {
+        let (Some(spot), Some(text)) = (self.spots.get(path), self.texts.get(path)) else { return self.find(path, End::Value) };
+        let replaced = substitute(text, parameters).unwrap_or_else(|_| text.clone());
+        let offset = written_offset(text, parameters, offset_of(&replaced, line, column));
+        let before = text.get(..offset).unwrap_or(text).chars().filter(|c| !c.is_whitespace()).count();
+        let is_blank = text.get(offset..).is_none_or(|rest| rest.starts_with(char::is_whitespace) || rest.is_empty());
+        let from = match spot.style {
+            Style::Plain => spot.value,
+            Style::Quoted => Position { column: spot.value.column + 1, ..spot.value },
+            Style::Literal | Style::Folded => Position { line: spot.value.line + 1, column: 1 },
+        };
+        let quote = self.lines.get(spot.value.line - 1).and_then(|line| line.chars().nth(spot.value.column - 1));
+        let quote = quote.filter(|_| spot.style == Style::Quoted);
+        let mut written = Written { lines: &self.lines, characters: Vec::new(), read: 0, at: from, quote };
+        for _ in 1..before {
+            written.next_visible();
+        }
+        // The place after the last visible character is the nearest to a blank one, or to the end.
+        match (before, is_blank) {
+            (0, _) => written.next_visible().0,
+            (_, true) => written.next_visible().1,
+            (_, false) => {
+                written.next_visible();
+                written.next_visible().0
             }
-            Style::Plain if line == 1 => Position { line: spot.value.line, column: spot.value.column + column - 1 },
-            Style::Quoted if line == 1 => Position { line: spot.value.line, column: spot.value.column + column },
-            _ => spot.value,
         }
     }
+}
 
-    /// The line of the `|` of a literal text: at the key or after it, before the text.
-    fn header_of(&self, spot: &Spot) -> usize {
-        let ends_with_bar = |line: usize| {
-            let text = self.lines.get(line - 1).map_or("", String::as_str);
-            let text = text.split(" #").next().unwrap_or(text).trim_end();
-            text.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '+').ends_with('|')
-        };
-        (spot.key.line.max(1)..spot.value.line).find(|line| ends_with_bar(*line)).unwrap_or(spot.value.line)
-    }
+/// The byte offset of a line and column, both from 1; the end of the line when it is shorter.
+fn offset_of(text: &str, line: usize, column: usize) -> usize {
+    let begin = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum::<usize>();
+    let rest = text[begin..].split('\n').next().unwrap_or_default();
+    begin + rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(at, _)| at)
+}
 
-    /// Indentation of the first line with text at or after a line; lines count from 1.
-    fn indent_of(&self, line: usize) -> usize {
-        self.lines
-            .iter()
-            .skip(line.saturating_sub(1))
-            .find(|text| !text.trim().is_empty())
-            .map_or(0, |text| text.chars().take_while(|c| *c == ' ').count())
+/// A scalar as it is written in the file, read character by character.
+struct Written<'a> {
+    lines: &'a [String],
+    /// The line that was read last, and its number.
+    characters: Vec<char>,
+    read: usize,
+    at: Position,
+    /// The quote around the scalar.
+    quote: Option<char>,
+}
+
+impl Written<'_> {
+    /// Begin and end of the next character of the text that is not blank.
+    fn next_visible(&mut self) -> (Position, Position) {
+        while let Some(line) = self.lines.get(self.at.line - 1) {
+            if self.read != self.at.line {
+                self.characters = line.chars().collect();
+                self.read = self.at.line;
+            }
+            let rest = self.characters.get(self.at.column - 1..).unwrap_or_default();
+            let blank = rest.iter().take_while(|c| c.is_whitespace()).count();
+            let Some(c) = rest.get(blank) else {
+                self.at = Position { line: self.at.line + 1, column: 1 };
+                continue;
+            };
+            let (length, is_visible) = match (self.quote, c, rest.get(blank + 1)) {
+                (Some('\''), '\'', Some('\'')) => (2, true),
+                // A line that ends in a backslash goes on in the next one.
+                (Some('"'), '\\', None) => (1, false),
+                (Some('"'), '\\', Some('n' | 't' | 'r' | ' ' | '\t' | 'v' | 'f' | 'N' | '_' | 'L' | 'P')) => (2, false),
+                (Some('"'), '\\', Some('x')) => (4, true),
+                (Some('"'), '\\', Some('u')) => (6, true),
+                (Some('"'), '\\', Some('U')) => (10, true),
+                (Some('"'), '\\', Some(_)) => (2, true),
+                _ => (1, true),
+            };
+            let begin = Position { column: self.at.column + blank, ..self.at };
+            self.at.column = begin.column + length;
+            if is_visible {
+                return (begin, self.at);
+            }
+        }
+        (self.at, self.at)
     }
 }
 

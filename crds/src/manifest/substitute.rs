@@ -17,30 +17,61 @@ pub struct UndefinedParameter {
     pub offset: usize,
 }
 
+/// A piece of a text with parameters, and its byte offset there.
+enum Piece<'a> {
+    Text(usize, &'a str),
+    Parameter(usize, &'a str),
+}
+
+/// Takes a text apart. An escaped `$${name}` is text without its first `$`.
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut found = Vec::new();
+    let mut begin = 0;
+    while let Some(at) = text[begin..].find("${").map(|at| begin + at) {
+        let Some(end) = text[at..].find('}').map(|length| at + length) else { break };
+        if text[begin..at].ends_with('$') {
+            found.push(Piece::Text(begin, &text[begin..at - 1]));
+            found.push(Piece::Text(at, &text[at..=end]));
+        } else {
+            found.push(Piece::Text(begin, &text[begin..at]));
+            found.push(Piece::Parameter(at, text[at + 2..end].trim()));
+        }
+        begin = end + 1;
+    }
+    found.push(Piece::Text(begin, &text[begin..]));
+    found
+}
+
 /// Replaces all parameters, or names all that have no value.
 pub fn substitute(text: &str, parameters: &BTreeMap<String, String>) -> Result<String, Vec<UndefinedParameter>> {
     let mut result = String::with_capacity(text.len());
     let mut undefined = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("${") {
-        let offset = text.len() - rest.len() + at;
-        let Some(length) = rest[at + 2..].find('}') else { break };
-        let name = &rest[at + 2..at + 2 + length];
-        let tail = &rest[at + 2 + length + 1..];
-        if let Some(before) = rest[..at].strip_suffix('$') {
-            result.push_str(before);
-            result.push_str(&rest[at..at + 2 + length + 1]);
-        } else {
-            result.push_str(&rest[..at]);
-            match parameters.get(name.trim()) {
+    for piece in pieces(text) {
+        match piece {
+            Piece::Text(_, text) => result.push_str(text),
+            Piece::Parameter(offset, name) => match parameters.get(name) {
                 Some(value) => result.push_str(value),
-                None => undefined.push(UndefinedParameter { name: name.trim().to_owned(), offset }),
-            }
+                None => undefined.push(UndefinedParameter { name: name.to_owned(), offset }),
+            },
         }
-        rest = tail;
     }
-    result.push_str(rest);
     if undefined.is_empty() { Ok(result) } else { Err(undefined) }
+}
+
+/// Where what is at an offset of the replaced text stands in the text as it is written; inside a value, its parameter.
+pub(super) fn written_offset(text: &str, parameters: &BTreeMap<String, String>, offset: usize) -> usize {
+    let mut made = 0;
+    for piece in pieces(text) {
+        let (at, length) = match piece {
+            Piece::Text(at, piece) => (at + offset.saturating_sub(made), piece.len()),
+            Piece::Parameter(at, name) => (at, parameters.get(name).map_or(0, String::len)),
+        };
+        if offset < made + length {
+            return at;
+        }
+        made += length;
+    }
+    text.len()
 }
 
 /// The spec with all parameters replaced in options, SQL and checkpoint locations. A parameter without a value stays as it is written; `weir check` refuses it.
@@ -97,6 +128,16 @@ mod tests {
     }
 
     #[test]
+    fn a_place_in_the_replaced_text_is_found_in_the_written_one() {
+        let written = "a ${env} $${env} b";
+        let replaced = substitute(written, &parameters()).unwrap();
+        assert_eq!(replaced, "a prod ${env} b");
+        let offset = |text: &str| written_offset(written, &parameters(), replaced.find(text).unwrap());
+        assert_eq!([offset("a"), offset("prod"), offset("rod"), offset("${env}"), offset("b")], [0, 2, 2, 10, 17]);
+        assert_eq!(written_offset(written, &parameters(), replaced.len()), written.len());
+    }
+
+    #[test]
     fn names_everything_without_a_value() {
         let undefined = substitute("a ${one} b ${two}", &parameters()).unwrap_err();
         assert_eq!(undefined.len(), 2);
@@ -106,7 +147,10 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(text in "[$\\{}a-cé]{0,24}") {
-            let _ = substitute(&text, &parameters());
+            let length = substitute(&text, &parameters()).map_or(0, |replaced| replaced.len());
+            for offset in 0..=length {
+                prop_assert!(text.is_char_boundary(written_offset(&text, &parameters(), offset)) || !text.is_ascii());
+            }
         }
     }
 }

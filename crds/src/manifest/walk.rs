@@ -48,6 +48,9 @@ impl Walk<'_> {
             NodeValue::Scalar(_, _, style) => *style,
             _ => Style::Plain,
         };
+        if let Some(text) = node.text() {
+            self.locator.add_text(path, text);
+        }
         self.locator.add(path, Spot { key, value: node.start, style });
         if let Some(sentence) = schema["x-weir-refused"].as_str() {
             self.report(key, Finding::error("refused-field", path, sentence));

@@ -305,7 +305,7 @@ pub struct StatusSummary {
     /// Ready tasks of all tasks, as `2/2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks_ready: Option<String>,
-    /// Last commit of the running query that is furthest back.
+    /// Last commit of the running query that is furthest back; of any query while none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_commit_time: Option<Time>,
     /// Greatest backlog of a query, in records.

@@ -111,6 +111,21 @@ pub fn check_sink(
     }
 }
 
+/// What is wrong with a sink for the table that it finds, as far as this machine alone can tell.
+pub async fn check_sink_table(
+    format: &str,
+    options: &BTreeMap<String, String>,
+    schema: SchemaRef,
+    partition_by: &[String],
+    storage: &Storage,
+    conf: &BTreeMap<String, String>,
+) -> Result<()> {
+    match Format::find(format, Role::Sink) {
+        Ok(Format::Delta) => crate::delta::check_table(options, schema, partition_by, storage, conf).await,
+        _ => Ok(()),
+    }
+}
+
 fn check_partitions(format: Format, partition_by: &[String]) -> Result<()> {
     if partition_by.is_empty() || format.is_files() || format == Format::Delta {
         return Ok(());

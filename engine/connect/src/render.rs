@@ -12,6 +12,7 @@ use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     IntervalUnit, IntervalYearMonthType, TimeUnit, TimestampMicrosecondType,
 };
+use weir_decode::interval::{self, Unit};
 use weir_decode::number::{write_decimal, write_double, write_float};
 use weir_decode::time::{Civil, DateTime, Zone};
 
@@ -50,10 +51,10 @@ pub fn render(array: &dyn Array, row: usize, zone: &Zone, purpose: Purpose, out:
             timestamp(if zone_of_type.is_some() { zone.to_local(micros) } else { micros }, out);
         }
         DataType::Duration(TimeUnit::Microsecond) => {
-            out.push_str(&day_time_text(array.as_primitive::<DurationMicrosecondType>().value(row)))
+            out.push_str(&interval::format(array.as_primitive::<DurationMicrosecondType>().value(row), Unit::Day, Unit::Second))
         }
         DataType::Interval(IntervalUnit::YearMonth) => {
-            out.push_str(&year_month_text(array.as_primitive::<IntervalYearMonthType>().value(row)))
+            out.push_str(&interval::format(array.as_primitive::<IntervalYearMonthType>().value(row).into(), Unit::Year, Unit::Month))
         }
         DataType::List(_) => {
             let items = array.as_list::<i32>().value(row);
@@ -136,24 +137,6 @@ fn timestamp(local_micros: i64, out: &mut String) {
         let fraction = format!("{:06}", local.micros());
         let _ = write!(out, ".{}", fraction.trim_end_matches('0'));
     }
-}
-
-/// A day-time interval in SQL.
-pub fn day_time_text(micros: i64) -> String {
-    let sign = if micros < 0 { "-" } else { "" };
-    let total = micros.unsigned_abs();
-    let (seconds, fraction) = (total / 1_000_000, total % 1_000_000);
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    let fraction = format!(".{fraction:06}");
-    let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
-    format!("INTERVAL '{sign}{days} {hours:02}:{minutes:02}:{:02}{fraction}' DAY TO SECOND", seconds % 60)
-}
-
-/// A year-month interval in SQL.
-pub fn year_month_text(months: i32) -> String {
-    let sign = if months < 0 { "-" } else { "" };
-    let months = months.unsigned_abs();
-    format!("INTERVAL '{sign}{}-{}' YEAR TO MONTH", months / 12, months % 12)
 }
 
 #[cfg(test)]

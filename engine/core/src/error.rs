@@ -36,12 +36,22 @@ impl ErrorClass {
     }
 }
 
-/// An engine error: class, condition, message, cause.
+/// What an error is about inside the definition of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The path of the field, as in messages: `queries[readings].views[clean].sql`.
+    pub field: String,
+    /// Line and column inside the field's text, from 1.
+    pub at: Option<(usize, usize)>,
+}
+
+/// An engine error: class, condition, message, place, cause.
 #[derive(Debug)]
 pub struct Error {
     class: ErrorClass,
     condition: Cow<'static, str>,
     message: String,
+    place: Option<Box<Place>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
     highest_epoch: Option<u64>,
 }
@@ -52,7 +62,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of the given class.
     pub fn new(class: ErrorClass, condition: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { class, condition: condition.into(), message: message.into(), source: None, highest_epoch: None }
+        Self { class, condition: condition.into(), message: message.into(), place: None, source: None, highest_epoch: None }
     }
 
     /// A failure that a later attempt may not meet again.
@@ -91,6 +101,36 @@ impl Error {
         self
     }
 
+    /// Says where in a text the error is; the first to know is the nearest to it and is kept.
+    #[must_use]
+    pub fn at(mut self, line: usize, column: usize) -> Self {
+        self.place.get_or_insert_with(|| Box::new(Place { field: String::new(), at: Some((line, column)) }));
+        self
+    }
+
+    /// Says which field the error is about; the first to know is the nearest to it and is kept.
+    #[must_use]
+    pub fn in_field(mut self, field: impl Into<String>) -> Self {
+        let place = self.place.get_or_insert_default();
+        if place.field.is_empty() {
+            place.field = field.into();
+        }
+        self
+    }
+
+    /// Puts the path of what holds the field before the field's own.
+    #[must_use]
+    pub fn within(mut self, parent: &str) -> Self {
+        let place = self.place.get_or_insert_default();
+        place.field = if place.field.is_empty() { parent.to_owned() } else { format!("{parent}.{}", place.field) };
+        self
+    }
+
+    /// Takes out the place, for those who tell it in their own words.
+    pub fn take_place(&mut self) -> Place {
+        self.place.take().map(|place| *place).unwrap_or_default()
+    }
+
     /// The class.
     pub fn class(&self) -> ErrorClass {
         self.class
@@ -115,6 +155,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}] {}", self.condition, self.message)?;
+        if let Some((line, column)) = self.place.as_ref().and_then(|place| place.at) {
+            write!(f, " (line {line}, column {column})")?;
+        }
         let mut cause = self.source.as_deref().map(|e| e as &dyn StdError);
         while let Some(error) = cause {
             let text = error.to_string();
@@ -130,5 +173,20 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|e| e as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_place_is_kept_and_paths_grow_outwards() {
+        let error = Error::config("C", "m").at(2, 3).at(1, 1).in_field("views[v].sql").at(9, 9).in_field("sql");
+        let mut error = error.within("queries[q]").context("query q");
+        assert_eq!(error.to_string(), "[C] query q: m (line 2, column 3)");
+        assert_eq!(error.take_place(), Place { field: "queries[q].views[v].sql".to_owned(), at: Some((2, 3)) });
+        assert_eq!(error.to_string(), "[C] query q: m");
+        assert_eq!(Error::config("C", "m").within("queries[q]").take_place().field, "queries[q]");
     }
 }

@@ -8,6 +8,8 @@
 //!   and partition values to typed columns.
 //! - [`pattern::DatePattern`] and [`time`]: Java's date patterns as Spark 3 and
 //!   later restrict them, and the ISO forms that casts read.
+//! - [`interval`]: intervals read and written with Spark's units.
+//! - [`spark_type`]: Spark's names of types.
 //! - [`number`]: decimals and doubles as Java reads and writes them.
 //!
 //! The crate knows Arrow but neither DataFusion nor any source. Memory is
@@ -16,11 +18,13 @@
 pub mod column;
 pub mod csv;
 pub mod error;
+pub mod interval;
 pub mod json;
 pub mod number;
 pub mod options;
 pub mod pattern;
 pub mod records;
+pub mod spark_type;
 pub mod text;
 pub mod time;
 

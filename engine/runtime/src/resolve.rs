@@ -69,7 +69,8 @@ pub fn task_queries(spec: &StreamingJobSpec, task: &str, around: Surroundings<'_
         Error::config("TASK_NOT_FOUND", format!("the job {} has no task {task}; its tasks are {}", around.job, names.join(", ")))
     })?;
     let resolver = Resolver { spec, around };
-    found.queries.iter().map(|query| resolver.query(task, query).map_err(|e| e.context(format!("query {}", query.name)))).collect()
+    let placed = |e: Error, name: &str| e.within(&format!("queries[{name}]")).context(format!("query {name}"));
+    found.queries.iter().map(|query| resolver.query(task, query).map_err(|e| placed(e, &query.name))).collect()
 }
 
 struct Resolver<'a> {
@@ -79,8 +80,9 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     fn query(&self, task: &str, query: &QuerySpec) -> Result<QueryDefinition> {
-        let sources = query.sources.iter().map(|s| self.input(s)).collect::<Result<Vec<_>>>()?;
-        let tables = query.tables.iter().map(|s| self.input(s)).collect::<Result<Vec<_>>>()?;
+        let input = |list: &str, spec: &SourceSpec| self.input(spec).map_err(|e| e.within(&format!("{list}[{}]", spec.name)));
+        let sources = query.sources.iter().map(|s| input("sources", s)).collect::<Result<Vec<_>>>()?;
+        let tables = query.tables.iter().map(|s| input("tables", s)).collect::<Result<Vec<_>>>()?;
         let views = query.views.iter().map(|v| (v.name.clone(), v.sql.clone())).collect();
         let observe = query.observe.iter().map(|o| Observation {
             name: o.name.clone(),
@@ -89,7 +91,7 @@ impl Resolver<'_> {
         });
         let observe = observe.collect();
         let sql = query.sql.clone();
-        let sink = self.sink(&query.sink)?;
+        let sink = self.sink(&query.sink).map_err(|e| e.within("sink"))?;
         let conf = &self.spec.conf;
         let session = SessionConf::parse(conf).map_err(|found| {
             let sentences: Vec<String> = found.iter().map(|finding| finding.sentence()).collect();
@@ -100,14 +102,14 @@ impl Resolver<'_> {
             sources,
             tables,
             text: QueryText { views, sql, observe },
-            checkpoint: self.checkpoint(task, query, &sink)?,
+            checkpoint: self.checkpoint(task, query, &sink).map_err(|e| e.within("checkpointLocation"))?,
             sink,
             output_mode: match query.output_mode {
                 weir_crds::OutputMode::Append => OutputMode::Append,
                 weir_crds::OutputMode::Update => OutputMode::Update,
                 weir_crds::OutputMode::Complete => OutputMode::Complete,
             },
-            trigger: self.trigger(query)?,
+            trigger: self.trigger(query).map_err(|e| e.within("trigger"))?,
             reset_nonce: u64::try_from(query.checkpoint_reset_nonce).unwrap_or_default(),
             sql_conf: sql_conf(&session),
             session,
@@ -142,7 +144,7 @@ impl Resolver<'_> {
             .as_deref()
             .map(|ddl| Ok::<_, Error>(std::sync::Arc::new(weir_sql::parse_ddl_schema(ddl)?)))
             .transpose()
-            .map_err(|e| e.context(format!("schema of source {}", source.name)))?;
+            .map_err(|e| e.in_field("schema").context(format!("schema of source {}", source.name)))?;
         let watermark = source
             .watermark
             .as_ref()
@@ -177,7 +179,7 @@ impl Resolver<'_> {
         }
         let data = |wanted: &OptionsFromSpec| found.iter().find(|(reference, _)| *reference == wanted).map(|(_, data)| data.clone());
         let mut options = merged_options(written, from, data)
-            .map_err(|_| Error::config("REFERENCE_NOT_FOUND", "an optionsFrom entry names neither a Secret nor a ConfigMap"))?;
+            .map_err(|_| Error::config("REFERENCE_NOT_FOUND", "an optionsFrom entry names neither a Secret nor a ConfigMap; write `secretRef: {name: …}` or `configMapRef: {name: …}` in it"))?;
         for (name, value) in &mut options {
             if LOCATIONS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 *value = self.location(value)?;

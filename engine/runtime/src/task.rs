@@ -32,19 +32,6 @@ fn class_of(class: ErrorClass) -> ExitClass {
 /// Longest message of an exit report, bytes.
 const MESSAGE_BYTES: usize = 2048;
 
-fn ended(class: ExitClass, epoch: u64) -> ExitReport {
-    ExitReport {
-        class,
-        query: None,
-        reason: String::new(),
-        message: String::new(),
-        epoch,
-        batch: None,
-        highest_epoch_seen: None,
-        source_version: None,
-    }
-}
-
 /// The report of a failure.
 pub fn failed(error: &Error, epoch: u64) -> ExitReport {
     let mut message = error.to_string();
@@ -57,7 +44,7 @@ pub fn failed(error: &Error, epoch: u64) -> ExitReport {
         reason: error.condition().to_owned(),
         message,
         highest_epoch_seen: error.highest_epoch(),
-        ..ended(class_of(error.class()), epoch)
+        ..ExitReport::new(class_of(error.class()), epoch)
     }
 }
 
@@ -156,7 +143,9 @@ impl Task {
                 }
             }
         }
-        report.unwrap_or_else(|| ended(if is_stopped { ExitClass::Stopped } else { ExitClass::Completed }, epoch))
+        let class = if is_stopped { ExitClass::Stopped } else { ExitClass::Completed };
+        let last_commit_ms = self.queries.iter().filter_map(|(_, state, _)| state.snapshot().last_commit_ms).min();
+        ExitReport { last_commit_ms, ..report.unwrap_or_else(|| ExitReport::new(class, epoch)) }
     }
 }
 

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::physical_expr::PhysicalExpr;
 use weir_core::{Error, Result};
 
-use crate::analyzer::{Analyzer, Catalog, OutputMode, ParsedObservation, Relation, Table, check};
+use crate::analyzer::{Analyzer, Catalog, OutputMode, ParsedObservation, Relation, Table, check, metric_field, view_field};
 use crate::conf::SqlConf;
 use crate::error::from_planning;
 use crate::exec::{BatchTime, Lane, Observer, StaticTable, StreamTable, optimize};
@@ -112,19 +112,21 @@ pub fn compile(
         tables.push(Table { name: table.name, provider: Arc::new(StaticTable(table.table)), stream: None });
     }
     let catalog = catalog(tables, text)?;
-    let sql = parse_query(&text.sql)?;
+    let in_sql = |error: Error| error.in_field("sql");
+    let sql = parse_query(&text.sql).map_err(in_sql)?;
     let analyzer = Analyzer::new(conf, &catalog, BatchTime::at(0));
-    let relation = analyzer.query(&sql)?;
+    let relation = analyzer.query(&sql).map_err(in_sql)?;
     let order = analyzer.used_streams.take();
     if relation.streaming {
-        check(&analyzer.findings.take(), mode)?;
+        check(&analyzer.findings.take(), mode).map_err(in_sql)?;
     }
     for (index, stream) in streams.iter().enumerate() {
         if !order.contains(&index) {
             return Err(Error::config(
                 "WEIR_UNUSED_SOURCE",
                 format!("the source {} is not used in the SQL; read it there or remove it", stream.name),
-            ));
+            )
+            .in_field(format!("sources[{}]", stream.name)));
         }
     }
     let observers = analyzer.observed.take();
@@ -132,8 +134,12 @@ pub fn compile(
         if !observers.iter().any(|o| o.name == observation.name) {
             return Err(Error::config(
                 "WEIR_UNUSED_OBSERVATION",
-                format!("the observation {} is over `{}`, which the query does not use", observation.name, observation.view),
-            ));
+                format!(
+                    "the observation {} is over `{}`, which the query does not use; read it in the SQL, or remove the observation",
+                    observation.name, observation.view
+                ),
+            )
+            .in_field(format!("observe[{}]", observation.name)));
         }
     }
     let (plan, schema) = finished(relation)?;
@@ -152,13 +158,15 @@ pub fn compile(
 pub(crate) fn catalog(tables: Vec<Table>, text: &QueryText) -> Result<Catalog> {
     let mut views = Vec::new();
     for (name, sql) in &text.views {
-        views.push((name.clone(), parse_query(sql).map_err(|e| e.context(format!("view {name}")))?));
+        views.push((name.clone(), parse_query(sql).map_err(|e| e.in_field(view_field(name)).context(format!("view {name}")))?));
     }
     let mut observations = Vec::new();
     for observation in &text.observe {
         let mut metrics = Vec::new();
         for (name, expr) in &observation.metrics {
-            let expr = parse_expression(expr).map_err(|e| e.context(format!("observation {}, metric {name}", observation.name)))?;
+            let expr = parse_expression(expr)
+                .map_err(|e| e.in_field(metric_field(&observation.name, name)))
+                .map_err(|e| e.context(format!("observation {}, metric {name}", observation.name)))?;
             metrics.push((name.clone(), expr));
         }
         observations.push(ParsedObservation { name: observation.name.clone(), view: observation.view.clone(), metrics });

@@ -294,14 +294,17 @@ impl<'a> Parser<'a> {
             self.next = at;
             return Err(Error::config(
                 "DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION",
-                format!("decimal precision {precision} exceeds the maximum of {MAX_PRECISION} in `{}`", self.ddl),
+                format!("decimal precision {precision} exceeds the maximum of {MAX_PRECISION} in `{}`; write a smaller one", self.ddl),
             ));
         }
         if scale > precision || precision == 0 {
             self.next = at;
             return Err(Error::config(
                 "INVALID_DECIMAL_SCALE",
-                format!("decimal scale {scale} does not fit precision {precision} in `{}`", self.ddl),
+                format!(
+                    "decimal scale {scale} does not fit precision {precision} in `{}`; write a scale from 0 to the precision",
+                    self.ddl
+                ),
             ));
         }
         Ok(DataType::Decimal128(precision, i8::try_from(scale).expect("a scale is at most the precision of 38")))
@@ -328,7 +331,13 @@ impl<'a> Parser<'a> {
 fn syntax(ddl: &str, at: usize, wanted: &str) -> Error {
     let near: String = ddl.get(at..).unwrap_or_default().chars().take(20).collect();
     let found = if near.is_empty() { "the end of input".to_owned() } else { format!("'{near}'") };
-    Error::config("PARSE_SYNTAX_ERROR", format!("syntax error at or near {found} (position {}) in the schema `{ddl}`: {wanted}", at + 1))
+    Error::config(
+        "PARSE_SYNTAX_ERROR",
+        format!(
+            "syntax error at or near {found} (position {}) in the schema `{ddl}`: {wanted}; write columns as `name TYPE, name TYPE`",
+            at + 1
+        ),
+    )
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@
 use std::fmt;
 
 use datafusion::common::DataFusionError;
+use datafusion::sql::sqlparser::ast::Spanned;
+use datafusion::sql::sqlparser::tokenizer::Span;
 use weir_core::Error;
 
 /// An error condition of Spark at run time.
@@ -78,4 +80,17 @@ pub fn from_planning(error: DataFusionError) -> Error {
         Some(found) => Error::config(found.condition.clone(), found.message.clone()),
         None => Error::config("WEIR_PLANNING_FAILED", error.strip_backtrace()),
     }
+}
+
+/// The error with the begin of a span, where the span is known.
+pub fn at_span(error: Error, span: Span) -> Error {
+    match (usize::try_from(span.start.line), usize::try_from(span.start.column)) {
+        (Ok(line), Ok(column)) if line > 0 => error.at(line, column),
+        _ => error,
+    }
+}
+
+/// A result whose error is in this piece of the syntax tree, or nearer.
+pub fn placed<T>(result: Result<T, Error>, piece: &impl Spanned) -> Result<T, Error> {
+    result.map_err(|error| at_span(error, piece.span()))
 }

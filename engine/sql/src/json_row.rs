@@ -13,14 +13,12 @@ use weir_decode::json::{JsonWriteOptions, JsonWriter, write_string};
 use crate::cast::to_strings;
 use crate::conf::SqlConf;
 use crate::error::from_datafusion;
-use crate::json::interval_text;
 use crate::planned::{planning, running};
 
 /// Each row of a batch as a JSON object; null columns are left out.
 pub fn rows_to_json(batch: &RecordBatch, conf: &SqlConf) -> Result<Vec<String>, Error> {
     let zone = conf.zone()?;
-    let mut options = JsonWriteOptions::parse(zone, []).map_err(|e| planning(&e))?;
-    options.interval = interval_text;
+    let options = JsonWriteOptions::parse(zone, []).map_err(|e| planning(&e))?;
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
         let shown = match JsonWriter::new(field, column, &options) {

@@ -19,7 +19,6 @@ pub mod ddl;
 pub mod error;
 mod exec;
 mod functions;
-pub mod interval;
 pub mod json;
 mod json_row;
 mod parser;

@@ -7,15 +7,14 @@
 //! Nested types are built only by the constructors here, so that two arrays of
 //! the same Spark type always have the same Arrow type (list field `item`, map
 //! field `entries` of `key`, `value`, everything inside nullable except keys).
-//! Which units an interval has is kept in field metadata, see `INTERVAL_KEY`.
+//! Which units an interval has is kept in field metadata, see `SPARK_TYPE_KEY`.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema, TimeUnit};
 use weir_core::columns::HIDDEN_KEY;
 
-/// Metadata key of a field that names the Spark type where the Arrow type alone cannot.
-pub const SPARK_TYPE_KEY: &str = "spark.type";
+pub use weir_decode::spark_type::{SPARK_TYPE_KEY, spark_field_type_name, spark_type_name};
 
 /// Spark's largest decimal precision.
 pub const MAX_PRECISION: u8 = 38;
@@ -127,49 +126,6 @@ pub fn canonical(data_type: &DataType) -> Option<DataType> {
         | DataType::Interval(IntervalUnit::YearMonth | IntervalUnit::MonthDayNano) => data_type.clone(),
         _ => return None,
     })
-}
-
-/// Spark's `simpleString` of a type.
-pub fn spark_type_name(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Null => "void".into(),
-        DataType::Boolean => "boolean".into(),
-        DataType::Int8 => "tinyint".into(),
-        DataType::Int16 => "smallint".into(),
-        DataType::Int32 => "int".into(),
-        DataType::Int64 => "bigint".into(),
-        DataType::Float32 => "float".into(),
-        DataType::Float64 => "double".into(),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".into(),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary".into(),
-        DataType::Date32 => "date".into(),
-        DataType::Timestamp(_, Some(_)) => "timestamp".into(),
-        DataType::Timestamp(_, None) => "timestamp_ntz".into(),
-        DataType::Duration(_) => "interval day to second".into(),
-        DataType::Interval(IntervalUnit::YearMonth) => "interval year to month".into(),
-        DataType::Interval(_) => "interval".into(),
-        DataType::Decimal128(p, s) => format!("decimal({p},{s})"),
-        DataType::List(f) | DataType::LargeList(f) => {
-            format!("array<{}>", spark_field_type_name(f))
-        }
-        DataType::Struct(fields) => {
-            let fields: Vec<_> = fields.iter().map(|f| format!("{}:{}", f.name(), spark_field_type_name(f))).collect();
-            format!("struct<{}>", fields.join(","))
-        }
-        DataType::Map(..) => match map_types(data_type) {
-            Some((k, v)) => format!("map<{},{}>", spark_type_name(k), spark_type_name(v)),
-            None => "map<?,?>".into(),
-        },
-        other => other.to_string(),
-    }
-}
-
-/// Spark's name of a field's type, with the units of an interval.
-pub fn spark_field_type_name(field: &Field) -> String {
-    match field.metadata().get(SPARK_TYPE_KEY) {
-        Some(name) => name.clone(),
-        None => spark_type_name(field.data_type()),
-    }
 }
 
 /// A type as Spark's error messages write it: upper case, in double quotes.

@@ -224,22 +224,67 @@ fn refuses_what_spark_refuses() {
     }
 }
 
+/// A text without its mark `¦`, and where that was.
+fn marked(text: &str) -> (String, Option<(usize, usize)>) {
+    let place = text.split_once('¦').map(|(before, _)| {
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        (before.matches('\n').count() + 1, line.chars().count() + 1)
+    });
+    (text.replace('¦', ""), place)
+}
+
 #[test]
-fn names_what_is_wrong() {
+fn names_what_is_wrong_and_where() {
     for (sql, condition, part) in [
-        ("SELECT kk FROM events", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "`k`"),
-        ("SELECT uper(k) FROM events", "UNRESOLVED_ROUTINE", "`upper`"),
-        ("SELECT k FROM event", "TABLE_OR_VIEW_NOT_FOUND", "`events`"),
-        ("SELECT k FROM events WHERE", "PARSE_SYNTAX_ERROR", "line 1"),
-        ("SELECT k + v AS x, DATE'2024-01-01' * 2 FROM events", "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", ""),
-        ("SELECT events.k FROM events JOIN dim ON v > 1 WHERE k = 'a'", "AMBIGUOUS_REFERENCE", "`k`"),
+        ("SELECT ¦kk FROM events", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "`k`"),
+        ("SELECT k,\n  lower(k) AS é, ¦uper(k) FROM events", "UNRESOLVED_ROUTINE", "`upper`"),
+        ("SELECT k, ¦qqqqqqqq(k) FROM events", "UNRESOLVED_ROUTINE", "none of the built-in functions"),
+        ("SELECT k\nFROM\n  ¦event", "TABLE_OR_VIEW_NOT_FOUND", "`events`"),
+        ("SELECT k FROM events WHERE¦", "PARSE_SYNTAX_ERROR", "correct the SQL"),
+        ("SELECT k FROM events WHERE v > 1 AND (¦) ORDER", "PARSE_SYNTAX_ERROR", "correct the SQL"),
+        ("SELECT k + v AS x,\n DATE¦'2024-01-01' * 2 FROM events", "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", "CAST"),
+        ("SELECT events.k FROM events JOIN dim ON v > 1 WHERE ¦k = 'a'", "AMBIGUOUS_REFERENCE", "`k`"),
+        ("WITH c AS (\n SELECT ¦nope AS n FROM events) SELECT n FROM c", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "`k`"),
+        ("SELECT * EXCEPT (k, ¦w) FROM events", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "`v`"),
+        ("SELECT k FROM events JOIN ¦dim USING (nope)", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "nope"),
+        ("SELECT x FROM events LATERAL VIEW ¦explode(k) t AS x", "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE", "explode"),
+        ("SELECT transform(array(v), x -> ¦y + 1) FROM events", "UNRESOLVED_COLUMN", "y"),
+        ("SELECT d FROM (¦TABLE nowhere)", "TABLE_OR_VIEW_NOT_FOUND", "`events`"),
+        ("SELECT k FROM events ORDER BY v", "_LEGACY_ERROR_TEMP_3102", "sort"),
     ] {
+        let (sql, place) = marked(sql);
+        let place = place.filter(|_| !sql.contains("TABLE nowhere"));
         let statics = vec![StaticInput { name: "dim".into(), table: dim(&[("a", "alpha")]) }];
-        let error = compile(&SqlConf::default(), vec![stream("events")], statics, &text(sql), OutputMode::Append).err().unwrap();
-        assert_eq!(error.condition(), condition, "{sql}: {error}");
+        let error = compile(&SqlConf::default(), vec![stream("events")], statics, &text(&sql), OutputMode::Append);
+        let mut error = error.err().unwrap_or_else(|| panic!("{sql}"));
+        assert!(error.condition().starts_with(condition), "{sql}: {error}");
         assert!(error.message().contains(part), "{sql}: {error}");
         assert_eq!(error.class(), weir_core::ErrorClass::Config);
+        let found = error.take_place();
+        assert_eq!((found.field.as_str(), found.at), ("sql", place), "{sql}: {error}");
     }
+}
+
+#[test]
+fn errors_of_views_and_observations_are_placed_in_their_own_texts() {
+    let place = |view: &str, metric: &str| {
+        let observe = Observation { name: "o".into(), view: "clean".into(), metrics: vec![("m".into(), metric.replace('¦', ""))] };
+        let text = QueryText {
+            views: vec![("clean".into(), view.replace('¦', "")), ("more".into(), "SELECT k, v FROM clean".into())],
+            observe: vec![observe],
+            sql: "SELECT a.k\nFROM (SELECT k FROM more) a".into(),
+        };
+        let mut error = compile(&SqlConf::default(), vec![stream("events")], vec![], &text, OutputMode::Append).err().unwrap();
+        let found = error.take_place();
+        let expected = marked(if view.contains('¦') { view } else { metric }).1;
+        assert_eq!(found.at, expected, "{error}");
+        found.field
+    };
+    let good = "SELECT k, v FROM events";
+    assert_eq!(place("SELECT k,\n ¦w FROM events", "count(*)"), "views[clean].sql");
+    assert_eq!(place("SELECT k v ¦w FROM events", "count(*)"), "views[clean].sql");
+    assert_eq!(place(good, "sum(\n¦w)"), "observe[o].metrics[m].expr");
+    assert_eq!(place(good, "sum(v) + ¦* 2"), "observe[o].metrics[m].expr");
 }
 
 #[test]

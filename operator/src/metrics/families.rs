@@ -54,9 +54,13 @@ const FAMILIES: [Family; 15] = [
     gauge("consecutive_failures", "Failed runs in a row", |lines, entry| lines.line("", &[], entry.view.consecutive_failures)),
     gauge("epoch", "The newest epoch given out", |lines, entry| lines.known(entry.view.epoch)),
     gauge("run_number", "Number of the run that is alive", |lines, entry| lines.known(entry.view.run_number)),
-    gauge("last_commit_timestamp_seconds", "Last commit of the running query that is furthest back", |lines, entry| {
-        lines.known(entry.view.last_commit);
-    }),
+    gauge(
+        "last_commit_timestamp_seconds",
+        "Last commit of the running query that is furthest back; of any query while none runs",
+        |lines, entry| {
+            lines.known(entry.view.last_commit);
+        },
+    ),
     gauge("next_restart_timestamp_seconds", "When the next run begins, while it is waited for", |lines, entry| {
         lines.known(entry.view.next_restart);
     }),

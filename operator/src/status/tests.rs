@@ -143,14 +143,11 @@ impl Stage {
     fn fail(&mut self, reason: &str, version: usize) {
         self.each(|_, instance, at| {
             let report = ExitReport {
-                class: ExitClass::Retryable,
                 query: Some("q".repeat(253)),
                 reason: reason.to_owned(),
                 message: "e".repeat(5000),
-                epoch: instance.epoch,
-                batch: None,
-                highest_epoch_seen: None,
                 source_version: Some(format!("{version}-{}", "v".repeat(240))),
+                ..ExitReport::new(ExitClass::Retryable, instance.epoch)
             };
             let exit = Exit { code: Some(10), report: Some(report), cause: ExitCause::Own, log_tail: "l".repeat(5000), at };
             instance.phase = Phase::Exited(exit);

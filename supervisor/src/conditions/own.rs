@@ -48,7 +48,7 @@ pub(super) fn progress_stale(look: &Look<'_>) -> Verdict {
 }
 
 pub(super) fn backing_off(look: &Look<'_>) -> Verdict {
-    let next = look.memory.next_start.filter(|next| look.memory.run.is_none() && next.reason.is_backoff() && next.at > look.now);
+    let next = look.next_run().filter(|next| next.reason.is_backoff() && next.at > look.now);
     let Some(next) = next else { return Verdict::fails(Reason::NotBackingOff, "") };
     let failures = look.memory.consecutive_failures;
     let restart = &look.desired.rules.restart;

@@ -254,7 +254,7 @@ fn stalled(look: &Look<'_>, running: Running) -> Option<Situation> {
         return None;
     }
     let last = memory.last_run.as_ref().map_or_else(String::new, |last| format!("; the last one: {} {}", last.reason, last.message));
-    let next = memory.next_start.map_or_else(String::new, |next| format!("; next run at {}", rfc3339(next.at)));
+    let next = look.next_run().map_or_else(String::new, |next| format!("; next run at {}", rfc3339(next.at)));
     let message = format!("{} runs failed in a row{next}{last}", memory.consecutive_failures);
     Some(Situation::Stalled { reason: Reason::CrashLooping, message, running })
 }
@@ -264,7 +264,7 @@ fn between_runs(look: &Look<'_>) -> Situation {
     if memory.suspended {
         return Situation::Suspended;
     }
-    let waits = memory.next_start.is_some_and(|next| next.reason.is_backoff() && next.at > look.now);
+    let waits = look.next_run().is_some_and(|next| next.reason.is_backoff() && next.at > look.now);
     let running = if waits { Running::BackingOff } else { Running::NoRun };
     if let Some(stalled) = stalled(look, running) {
         return stalled;
@@ -273,13 +273,13 @@ fn between_runs(look: &Look<'_>) -> Situation {
         return Situation::WaitingForTermination { message: "an earlier instance is not over yet".to_owned() };
     }
     let last = memory.last_run.as_ref();
-    if let Some(next) = memory.next_start.filter(|next| next.at > look.now && waits) {
+    if let Some(next) = look.next_run().filter(|next| next.at > look.now && waits) {
         let why = last.map_or("it failed", |last| last.reason.as_str());
         let message = format!("the last run failed ({why}); the next begins at {}", rfc3339(next.at));
         return Situation::BackingOff { message };
     }
     if look.desired.is_continuous() && look.desired.lifetime == Lifetime::AsTriggered {
-        let message = memory.next_start.map_or_else(String::new, |next| format!("the next run begins at {}", rfc3339(next.at)));
+        let message = look.next_run().map_or_else(String::new, |next| format!("the next run begins at {}", rfc3339(next.at)));
         return match last {
             Some(last) => Situation::BetweenRuns { message, ready: look.now <= between_runs_until(look, last.finished_at) },
             None => Situation::Starting { obstacle: None, message: "the first run is about to begin".to_owned() },

@@ -7,12 +7,12 @@
 use weir_crds::policy::TaskRetryMode;
 
 use crate::decide::Pass;
-use crate::desired::Lifetime;
+use crate::desired::{Desired, Lifetime};
 use crate::events::EventReason;
 use crate::exit::ExitClass;
 use crate::memory::{
-    HISTORY_LENGTH, NextStart, RunCause, RunMemory, RunRecord, RunResult, RunStop, StallEnd, StartReason, StopCause, TaskMemory, TaskState,
-    TaskStop, TaskStopGoal,
+    HISTORY_LENGTH, Memory, NextStart, RunCause, RunMemory, RunRecord, RunResult, RunStop, StallEnd, StartReason, StopCause, TaskMemory,
+    TaskState, TaskStop, TaskStopGoal,
 };
 use crate::observed::{Observed, Shutdown};
 use crate::text::{HISTORY_MESSAGE_BYTES, cut};
@@ -56,16 +56,21 @@ fn is_due(pass: &Pass<'_>) -> bool {
 
 /// Whether no run may begin whatever the time.
 pub(super) fn is_barred(pass: &Pass<'_>) -> bool {
-    let one_run_done = matches!(pass.desired.lifetime, Lifetime::OneRun { .. })
-        && pass.memory.one_run.as_ref().is_some_and(|one_run| one_run.run.is_some());
-    let adopted = pass.memory.stall.as_ref().is_some_and(|stall| stall.until == StallEnd::RestartNonce);
-    pass.desired.paused
-        || pass.desired.rules.suspend
-        || pass.desired.rules.tasks.is_empty()
-        || pass.observed.shutdown != Shutdown::None
-        || pass.observed.any_live()
-        || one_run_done
-        || adopted
+    pass.desired.paused || pass.observed.any_live() || !is_wanted(pass.desired, pass.observed, &pass.memory)
+}
+
+/// When and why the next run begins, if one will.
+pub(crate) fn next(desired: &Desired, observed: &Observed, memory: &Memory) -> Option<NextStart> {
+    memory.next_start.filter(|_| memory.run.is_none() && is_wanted(desired, observed, memory))
+}
+
+/// Whether there is to be another run at all.
+fn is_wanted(desired: &Desired, observed: &Observed, memory: &Memory) -> bool {
+    let one_run_done =
+        matches!(desired.lifetime, Lifetime::OneRun { .. }) && memory.one_run.as_ref().is_some_and(|one_run| one_run.run.is_some());
+    let adopted = memory.stall.as_ref().is_some_and(|stall| stall.until == StallEnd::RestartNonce);
+    let is_ordered = !desired.rules.suspend && !desired.rules.tasks.is_empty() && observed.shutdown == Shutdown::None;
+    is_ordered && !one_run_done && !adopted
 }
 
 /// Whether an instance of the task's newest epoch is in its slot.
@@ -278,9 +283,7 @@ fn announce(pass: &mut Pass<'_>, record: &RunRecord) {
         RunResult::Failed | RunResult::Fenced => {
             let task = record.task.as_deref().unwrap_or("?");
             let code = record.exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
-            let next = pass
-                .memory
-                .next_start
+            let next = next(pass.desired, pass.observed, &pass.memory)
                 .map_or_else(|| "no run follows by itself".to_owned(), |next| format!("the next run begins at {}", rfc3339(next.at)));
             let note =
                 format!("run {number} failed: task {task}, {}{code}; {} in a row; {next}", record.reason, pass.memory.consecutive_failures);

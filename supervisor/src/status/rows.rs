@@ -109,6 +109,11 @@ fn backlog(backlog: &Backlog, measured_at: Option<Timestamp>) -> Option<resource
     })
 }
 
+/// The commit of the query that is furthest back. Outlives the run that reported it.
+pub(super) fn last_commit(memory: &Memory) -> Option<Timestamp> {
+    memory.health.queries.values().filter_map(|query| query.last_commit).min()
+}
+
 /// All queries together: sums, and the oldest record of all. Outlives the run that reported it.
 pub(super) fn total_backlog(memory: &Memory) -> Option<resource::Backlog> {
     let known = || memory.health.queries.values().filter(|query| query.backlog != Backlog::default());

@@ -64,16 +64,7 @@ pub fn desired(rules: JobPolicy) -> Desired {
 }
 
 pub fn report(class: ExitClass, epoch: u64) -> ExitReport {
-    ExitReport {
-        class,
-        query: Some("q".to_owned()),
-        reason: String::new(),
-        message: String::new(),
-        epoch,
-        batch: None,
-        highest_epoch_seen: None,
-        source_version: None,
-    }
+    ExitReport { query: Some("q".to_owned()), ..ExitReport::new(class, epoch) }
 }
 
 pub struct Stage {

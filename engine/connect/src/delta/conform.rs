@@ -31,8 +31,10 @@ pub fn conform(layout: &Layout, slice: &RecordBatch) -> Result<RecordBatch> {
         columns.push(column);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(slice.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(&layout.written), columns, &options)
-        .map_err(|e| Error::config("TASK_WRITE_FAILED", "the query's rows do not fit the table").with_source(e))
+    RecordBatch::try_new_with_options(Arc::clone(&layout.written), columns, &options).map_err(|e| {
+        Error::config("TASK_WRITE_FAILED", "the query's rows do not fit the table; CAST the columns to the table's types in the SQL")
+            .with_source(e)
+    })
 }
 
 fn does_not_fit(field: &Field, error: ArrowError) -> Error {

@@ -66,6 +66,23 @@ pub fn check_sink(
     DeltaSink::check(&location, &options, schema, partition_by.to_vec())
 }
 
+/// What is wrong with the sink for the table that is there, if it is on this machine: what the task would say when it
+/// opens the sink. Asks no service.
+pub async fn check_table(
+    options: &BTreeMap<String, String>,
+    schema: SchemaRef,
+    partition_by: &[String],
+    storage: &Storage,
+    conf: &BTreeMap<String, String>,
+) -> Result<()> {
+    let (options, location) = place(options, storage, conf)?;
+    if location.url().scheme() != "file" {
+        return Ok(());
+    }
+    // Whose record is asked for does not matter: none is looked at.
+    DeltaSink::open(location, options, schema, partition_by.to_vec(), uuid::Uuid::nil()).await.map(drop)
+}
+
 fn place(options: &BTreeMap<String, String>, storage: &Storage, conf: &BTreeMap<String, String>) -> Result<(SinkOptions, TableLocation)> {
     let options = SinkOptions::parse(options, conf)?;
     let folder = storage.open(&options.path)?;

@@ -208,8 +208,11 @@ pub async fn recorded_in(location: &TableLocation, snapshot: &SnapshotRef, app_i
 
 fn reshape<T: serde::de::DeserializeOwned>(location: &TableLocation, action: &impl serde::Serialize) -> Result<T> {
     serde_json::to_value(action).and_then(serde_json::from_value).map_err(|error| {
-        Error::incompatible("DELTA_LOG_DAMAGED", format!("the metadata of the Delta table {} cannot be read", location.url()))
-            .with_source(error)
+        Error::incompatible(
+            "DELTA_LOG_DAMAGED",
+            format!("the metadata of the Delta table {} cannot be read; restore its _delta_log, or write to a new path", location.url()),
+        )
+        .with_source(error)
     })
 }
 

@@ -114,6 +114,15 @@ enum Side {
     Max,
 }
 
+impl Side {
+    fn of<T: Copy>(self, min: Option<&T>, max: Option<&T>) -> Option<T> {
+        match self {
+            Self::Min => min.copied(),
+            Self::Max => max.copied(),
+        }
+    }
+}
+
 fn extreme<T: PartialOrd>(side: Side, values: impl Iterator<Item = Option<T>>) -> Option<T> {
     let values: Vec<T> = values.collect::<Option<_>>()?;
     values.into_iter().reduce(|best, value| if (value < best) == (side == Side::Min) { value } else { best })
@@ -138,13 +147,7 @@ fn bound(data_type: &DataType, chunks: &[&Statistics], side: Side) -> Option<Val
             let value = extreme(
                 side,
                 chunks.iter().map(|s| match s {
-                    Statistics::Float(v) => {
-                        if side == Side::Min {
-                            v.min_opt().copied()
-                        } else {
-                            v.max_opt().copied()
-                        }
-                    }
+                    Statistics::Float(v) => side.of(v.min_opt(), v.max_opt()),
                     _ => None,
                 }),
             )?;
@@ -155,13 +158,7 @@ fn bound(data_type: &DataType, chunks: &[&Statistics], side: Side) -> Option<Val
             let value = extreme(
                 side,
                 chunks.iter().map(|s| match s {
-                    Statistics::Double(v) => {
-                        if side == Side::Min {
-                            v.min_opt().copied()
-                        } else {
-                            v.max_opt().copied()
-                        }
-                    }
+                    Statistics::Double(v) => side.of(v.min_opt(), v.max_opt()),
                     _ => None,
                 }),
             )?;
@@ -176,11 +173,9 @@ fn bound(data_type: &DataType, chunks: &[&Statistics], side: Side) -> Option<Val
 fn integer(chunks: &[&Statistics], side: Side) -> Option<i64> {
     extreme(
         side,
-        chunks.iter().map(|statistics| match (statistics, side) {
-            (Statistics::Int32(v), Side::Min) => v.min_opt().copied().map(i64::from),
-            (Statistics::Int32(v), Side::Max) => v.max_opt().copied().map(i64::from),
-            (Statistics::Int64(v), Side::Min) => v.min_opt().copied(),
-            (Statistics::Int64(v), Side::Max) => v.max_opt().copied(),
+        chunks.iter().map(|statistics| match statistics {
+            Statistics::Int32(v) => side.of(v.min_opt(), v.max_opt()).map(i64::from),
+            Statistics::Int64(v) => side.of(v.min_opt(), v.max_opt()),
             _ => None,
         }),
     )

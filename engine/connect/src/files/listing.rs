@@ -214,7 +214,12 @@ fn failed(location: &Location, error: object_store::Error) -> Error {
 
 /// Spark's error for a path that is not there.
 pub fn path_not_found(path: &str) -> Error {
-    Error::config("PATH_NOT_FOUND", format!("Path does not exist: {path}."))
+    Error::config(
+        "PATH_NOT_FOUND",
+        format!(
+            "Path does not exist: {path}. Create it, or correct the option path; a relative path is taken from the folder where weir is started."
+        ),
+    )
 }
 
 #[cfg(test)]

@@ -107,9 +107,9 @@ impl Location {
 /// One component of a Hadoop glob.
 pub fn glob(pattern: &str) -> Result<GlobMatcher> {
     let built = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).empty_alternates(true).build();
-    built
-        .map(|glob| glob.compile_matcher())
-        .map_err(|e| Error::config("INVALID_GLOB", format!("the pattern '{pattern}' is not a valid glob: {}", e.kind())))
+    built.map(|glob| glob.compile_matcher()).map_err(|e| {
+        Error::config("INVALID_GLOB", format!("the pattern '{pattern}' is not a valid glob: {}; correct the option path", e.kind()))
+    })
 }
 
 #[cfg(test)]

@@ -289,7 +289,7 @@ impl Source for FileStreamSource {
         for entry in source_log::steps(&self.log, from, to).await? {
             let path = self.stream.location.spelling().path(&entry.path)?;
             let root_depth = self.partition_root(&path);
-            tasks.push(FileTask { path, uri: entry.path, root_depth, modified_ms: entry.timestamp });
+            tasks.push(FileTask { path, uri: entry.path, root_depth });
         }
         partition_readers(&self.stream.settings, tasks, scan, MAX_PARTITIONS)
     }

@@ -204,12 +204,7 @@ impl Listing {
         let files = &self.files;
         let listed = listing::list(&files.location, &files.listing, &files.storage).await?;
         let own = listed.files.into_iter().filter(|file| self.owned.owns(file));
-        let task = |file: FoundFile| FileTask {
-            root_depth: files.base_depth.unwrap_or(file.root_depth),
-            path: file.path,
-            uri: file.uri,
-            modified_ms: file.modified_ms,
-        };
+        let task = |file: FoundFile| FileTask { root_depth: files.base_depth.unwrap_or(file.root_depth), path: file.path, uri: file.uri };
         partition_readers(&files.settings, own.map(task).collect(), &self.scan, 1)
     }
 }

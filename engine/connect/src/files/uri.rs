@@ -42,7 +42,12 @@ impl UriSpelling {
     /// The object that a URI of a log names; `file:/x` and `s3a://` count too.
     pub fn path(&self, uri: &str) -> Result<Path> {
         let bad = |why: String| {
-            Error::incompatible("INVALID_LOG_PATH", format!("the log names the file '{uri}', which cannot be read here: {why}"))
+            Error::incompatible(
+                "INVALID_LOG_PATH",
+                format!(
+                    "the log names the file '{uri}', which cannot be read here: {why}; restore the log, or set a new checkpointLocation with a changed checkpointResetNonce"
+                ),
+            )
         };
         let rest = match uri.split_once(':') {
             Some((scheme, rest)) if scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b)) => rest,

@@ -164,9 +164,10 @@ fn topic_selection(parsed: &ParsedOptions) -> Result<TopicSelection> {
         return Ok(TopicSelection::Assign(partitions.collect()));
     }
     match parsed.list("subscribe") {
-        topics if topics.is_empty() => {
-            Err(Error::config("MISSING_OPTION", "one of the options subscribe, subscribePattern, assign must be set for a Kafka source"))
-        }
+        topics if topics.is_empty() => Err(Error::config(
+            "MISSING_OPTION",
+            "one of the options subscribe, subscribePattern, assign must be set for a Kafka source; write for example subscribe: my-topic",
+        )),
         topics => Ok(TopicSelection::Subscribe(topics)),
     }
 }

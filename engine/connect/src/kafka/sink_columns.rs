@@ -10,6 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Schema, SchemaRef};
 use rdkafka::message::{Header, OwnedHeaders};
 use weir_core::{Error, Result};
+use weir_decode::spark_type::spark_type_name;
 
 /// Spark's condition for columns that do not fit.
 const CONDITION: &str = "_LEGACY_ERROR_TEMP_3080";
@@ -160,7 +161,7 @@ fn check(schema: &Schema, index: Option<usize>, fits: impl Fn(&DataType) -> bool
         return Ok(());
     }
     let name = field.name().to_ascii_lowercase();
-    let found = spark_name(field.data_type());
+    let found = spark_type_name(field.data_type());
     Err(refused(format!("{name} attribute unsupported type {found}. {name} must be a(n) {wanted}")))
 }
 
@@ -184,38 +185,6 @@ fn is_headers(found: &DataType) -> bool {
     let DataType::List(item) = found else { return false };
     let DataType::Struct(fields) = item.data_type() else { return false };
     matches!(&fields[..], [key, value] if key.name() == "key" && value.name() == "value" && is_text(key.data_type()) && is_bytes(value.data_type()))
-}
-
-/// Spark's short name of a type, for messages.
-fn spark_name(found: &DataType) -> String {
-    match found {
-        DataType::Null => "void".into(),
-        DataType::Boolean => "boolean".into(),
-        DataType::Int8 => "tinyint".into(),
-        DataType::Int16 => "smallint".into(),
-        DataType::Int32 => "int".into(),
-        DataType::Int64 => "bigint".into(),
-        DataType::Float32 => "float".into(),
-        DataType::Float64 => "double".into(),
-        DataType::Date32 => "date".into(),
-        DataType::Timestamp(_, Some(_)) => "timestamp".into(),
-        DataType::Timestamp(_, None) => "timestamp_ntz".into(),
-        DataType::Decimal128(precision, scale) => format!("decimal({precision},{scale})"),
-        text if is_text(text) => "string".into(),
-        bytes if is_bytes(bytes) => "binary".into(),
-        DataType::List(item) | DataType::LargeList(item) => format!("array<{}>", spark_name(item.data_type())),
-        DataType::Struct(fields) => {
-            let inner = fields.iter().map(|field| format!("{}:{}", field.name(), spark_name(field.data_type())));
-            format!("struct<{}>", inner.collect::<Vec<_>>().join(","))
-        }
-        DataType::Map(entries, _) => match entries.data_type() {
-            DataType::Struct(fields) if fields.len() == 2 => {
-                format!("map<{},{}>", spark_name(fields[0].data_type()), spark_name(fields[1].data_type()))
-            }
-            other => other.to_string(),
-        },
-        other => other.to_string().to_ascii_lowercase(),
-    }
 }
 
 #[cfg(test)]

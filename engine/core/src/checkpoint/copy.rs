@@ -35,7 +35,12 @@ pub struct Copied {
 
 /// Copies the checkpoint `from` to the empty location `to`.
 pub async fn copy(from: &Folder, to: &Folder, kind: CopyAs) -> Result<Copied> {
-    let missing = || Error::config("CHECKPOINT_NOT_FOUND", format!("there is no checkpoint with a committed batch at {}", from.url()));
+    let missing = || {
+        Error::config(
+            "CHECKPOINT_NOT_FOUND",
+            format!("there is no checkpoint with a committed batch at {}; give the checkpointLocation of a query that has run", from.url()),
+        )
+    };
     let metadata = from.read("metadata").await?.ok_or_else(missing)?;
     let committed = fence::claims(&from.child("commits")).await?;
     let newest = committed.last().copied().ok_or_else(missing)?;

@@ -7,6 +7,7 @@
 
 use super::write::write_string;
 use crate::error::DecodeError;
+use crate::interval;
 use crate::number::{write_double, write_float, write_java_decimal};
 use crate::pattern::{DatePattern, Purpose};
 use crate::time::Zone;
@@ -17,9 +18,6 @@ use arrow::datatypes::{
     Int16Type, Int32Type, Int64Type, IntervalUnit, IntervalYearMonthType, TimeUnit, TimestampMicrosecondType,
 };
 use base64::Engine as _;
-
-/// How an interval is written: months or microseconds, and the field that says which units it has.
-pub type IntervalText = fn(&Field, i64) -> String;
 
 /// Options of a JSON writer.
 #[derive(Clone, Debug)]
@@ -34,8 +32,6 @@ pub struct JsonWriteOptions {
     pub date: DatePattern,
     /// `ignoreNullFields`.
     pub null_fields: NullFields,
-    /// Text of intervals, which Arrow's types do not fully describe.
-    pub interval: IntervalText,
 }
 
 /// What becomes of null fields of objects.
@@ -60,7 +56,6 @@ impl JsonWriteOptions {
             timestamp_ntz: pattern("yyyy-MM-dd'T'HH:mm:ss[.SSS]")?,
             date: pattern("yyyy-MM-dd")?,
             null_fields: NullFields::Ignore,
-            interval: |_, value| value.to_string(),
         };
         for (name, value) in pairs {
             match name.to_ascii_lowercase().as_str() {
@@ -196,8 +191,8 @@ impl<'a> JsonWriter<'a> {
             Kind::TimestampNtz(array) => quote(&self.options.timestamp_ntz.format_local(array.value(row))?, out),
             Kind::Text(array) => write_string(array.value(row).as_bytes(), out),
             Kind::Binary(array) => quote(&base64::engine::general_purpose::STANDARD.encode(array.value(row)), out),
-            Kind::Duration(array, field) => quote(&(self.options.interval)(field, array.value(row)), out),
-            Kind::Months(array, field) => quote(&(self.options.interval)(field, array.value(row).into()), out),
+            Kind::Duration(array, field) => quote(&interval::text_of(field, array.value(row)), out),
+            Kind::Months(array, field) => quote(&interval::text_of(field, array.value(row).into()), out),
             Kind::List(array, item) => {
                 let offsets = array.value_offsets();
                 out.push(b'[');

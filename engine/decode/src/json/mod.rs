@@ -15,7 +15,7 @@ mod walk;
 mod write;
 
 pub use decoder::{Counts, JsonDecoder};
-pub use encode::{IntervalText, JsonWriteOptions, JsonWriter, NullFields};
+pub use encode::{JsonWriteOptions, JsonWriter, NullFields};
 pub use lexer::{Fault, Lexer, Number, NumberForm, Span};
 pub use write::write_string;
 

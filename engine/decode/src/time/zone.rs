@@ -148,7 +148,7 @@ impl fmt::Display for Zone {
 }
 
 /// `+HH:MM`, with seconds if there are any; `Z` for zero.
-pub fn offset_id(seconds: i32) -> String {
+fn offset_id(seconds: i32) -> String {
     if seconds == 0 {
         return "Z".to_owned();
     }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use weir_connect::open::{SinkContext, SourceContext, SourcePlace};
 use weir_connect::registry;
 use weir_connect::{PreparedSource, Scan, Sink, Source};
-use weir_core::checkpoint::{Claimant, Fence, FencedLog, Owner, QueryLog, Recovery, claim};
+use weir_core::checkpoint::{Claimant, Owner, QueryLog, Recovery, claim};
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
 use weir_sql::{CompiledQuery, StaticInput, StreamInput};
@@ -53,7 +53,6 @@ pub struct OpenQuery {
 pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -> Result<OpenQuery> {
     let storage = Storage::new(durability(definition));
     let root = storage.open(&definition.checkpoint)?;
-    let fence = Fence::new(root.child("_weir/epochs"), environment.epoch);
 
     let Prepared { sources, schemas, compiled } = prepare(definition, &storage).await?;
     check_sink(definition, &compiled)?;
@@ -64,7 +63,7 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let query_id = claimed.query_id;
     let log = QueryLog::new(root.clone(), claimed);
 
-    let place = |number: usize| SourcePlace { log: FencedLog::new(root.child(&format!("sources/{number}")), fence.clone()), query_id };
+    let place = |number: usize| SourcePlace { log: log.source_log(number), query_id };
     let sources = bind_sources(definition, sources, &order, place).await?;
     let scans = order.iter().map(|at| scan(definition, &compiled, *at, &schemas)).collect::<Result<Vec<_>>>()?;
     let context = SinkContext { query_id, fence: log.fence().clone(), storage: storage.clone(), conf: definition.conf.clone() };
@@ -98,7 +97,15 @@ pub async fn compile_only(definition: &QueryDefinition) -> Result<CompiledQuery>
 pub fn check_sink(definition: &QueryDefinition, compiled: &CompiledQuery) -> Result<()> {
     let SinkDefinition { format, options, partition_by } = &definition.sink;
     let storage = Storage::new(durability(definition));
-    registry::check_sink(format, options, &compiled.schema(), partition_by, &storage, &definition.conf)
+    registry::check_sink(format, options, &compiled.schema(), partition_by, &storage, &definition.conf).map_err(|e| e.in_field("sink"))
+}
+
+/// Whether the table that the sink finds on this machine can take the query's columns: what the task would meet later.
+pub async fn check_sink_table(definition: &QueryDefinition, compiled: &CompiledQuery) -> Result<()> {
+    let SinkDefinition { format, options, partition_by } = &definition.sink;
+    let storage = Storage::new(durability(definition));
+    let checked = registry::check_sink_table(format, options, compiled.schema(), partition_by, &storage, &definition.conf).await;
+    checked.map_err(|e| e.in_field("sink"))
 }
 
 /// What is known before the claim.
@@ -110,12 +117,13 @@ struct Prepared {
 }
 
 async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<Prepared> {
-    storage.open(&definition.checkpoint)?.refuse_file("checkpointLocation")?;
+    let checkpoint = storage.open(&definition.checkpoint).and_then(|place| place.refuse_file("checkpointLocation"));
+    checkpoint.map_err(|e| e.in_field("checkpointLocation"))?;
     let mut sources = Vec::with_capacity(definition.sources.len());
     for input in &definition.sources {
         let context = SourceContext { storage: storage.clone(), conf: definition.conf.clone() };
         let source = registry::prepare_source(&input.format, &input.options, input.schema.clone(), context).await;
-        sources.push(source.map_err(|e| e.context(format!("source {}", input.name)))?);
+        sources.push(source.map_err(|e| e.in_field(format!("sources[{}]", input.name)).context(format!("source {}", input.name)))?);
     }
     let schemas: Vec<SchemaRef> = sources.iter().map(|source| source.schema()).collect();
     let compiled = compile(definition, &schemas, storage).await?;
@@ -169,7 +177,7 @@ async fn compile(definition: &QueryDefinition, schemas: &[SchemaRef], storage: &
         statics.push(static_input(table, storage, &definition.conf).await?);
     }
     let compiled = weir_sql::compile(&definition.sql_conf, streams, statics, &definition.text, definition.output_mode)?;
-    check_partition_columns(&definition.sink.partition_by, &compiled.schema())?;
+    check_partition_columns(&definition.sink.partition_by, &compiled.schema()).map_err(|e| e.in_field("sink.partitionBy"))?;
     Ok(compiled)
 }
 
@@ -197,7 +205,7 @@ fn check_partition_columns(partition_by: &[String], schema: &SchemaRef) -> Resul
 async fn static_input(table: &InputDefinition, storage: &Storage, conf: &BTreeMap<String, String>) -> Result<StaticInput> {
     let provider = weir_connect::tables::open_table_with_conf(&table.format, &table.options, table.schema.clone(), storage, conf)
         .await
-        .map_err(|e| e.context(format!("table {}", table.name)))?;
+        .map_err(|e| e.in_field(format!("tables[{}]", table.name)).context(format!("table {}", table.name)))?;
     Ok(StaticInput { name: table.name.clone(), table: provider })
 }
 

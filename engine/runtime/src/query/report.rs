@@ -148,7 +148,7 @@ impl Reporter {
             }
             snapshot.recent_batches.push_back(summary);
             snapshot.batch_id = Some(batch);
-            snapshot.last_commit_ms = committed_ms;
+            snapshot.last_commit_ms = committed_ms.or(snapshot.last_commit_ms);
             snapshot.watermark_ms = watermark_ms;
             snapshot.malformed_records += malformed;
         });

@@ -18,6 +18,7 @@ use weir_core::Error;
 use super::expr::Cx;
 use super::orderable::{check_order, contains_map};
 use super::{Analyzer, Finding, Result, Scope, Typed, coerce, names};
+use crate::parser::wrong;
 use crate::types::{list_of, quoted_type};
 
 /// One collected aggregate call.
@@ -98,7 +99,7 @@ impl Analyzer<'_> {
                         args.push(Typed::literal(ScalarValue::Int64(Some(1)), "1"));
                     }
                     other => {
-                        return Err(Error::config("PARSE_SYNTAX_ERROR", format!("syntax error at or near `{other}` in {name}")));
+                        return Err(wrong(&format!("unexpected `{other}` in {name}")));
                     }
                 }
             }
@@ -112,7 +113,12 @@ impl Analyzer<'_> {
             Some(filter) => Some(self.boolean(self.expr(filter, &inner)?)?),
             None => None,
         };
-        let wrong_arity = || Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", format!("{name} cannot take {} arguments", args.len()));
+        let wrong_arity = || {
+            Error::config(
+                "WRONG_NUM_ARGS.WITHOUT_SUGGESTION",
+                format!("{name} cannot take {} arguments; give it as many as Spark does", args.len()),
+            )
+        };
         if args.is_empty() {
             return Err(wrong_arity());
         }
@@ -124,7 +130,7 @@ impl Analyzer<'_> {
                 t if coerce::is_numeric(t) => Ok(arg.clone()),
                 t => Err(Error::config(
                     "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
-                    format!("{name} requires a number, but \"{}\" is {}", arg.name, quoted_type(t)),
+                    format!("{name} requires a number, but \"{}\" is {}; CAST it", arg.name, quoted_type(t)),
                 )),
             }
         };
@@ -188,7 +194,8 @@ impl Analyzer<'_> {
         } else {
             df_args
         };
-        let function = udaf(df).ok_or_else(|| Error::config("UNRESOLVED_ROUTINE", format!("there is no aggregate function {df}")))?;
+        let function =
+            udaf(df).ok_or_else(|| Error::config("UNRESOLVED_ROUTINE", format!("there is no aggregate function {df}; use another")))?;
         // Spark leaves nulls out of collected arrays.
         let collecting = matches!(name, "collect_list" | "array_agg" | "collect_set");
         let not_null = collecting.then(|| Expr::IsNotNull(Box::new(df_args[0].expr.clone())));

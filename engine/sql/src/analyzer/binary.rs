@@ -8,6 +8,7 @@ use weir_core::Error;
 
 use super::expr::Cx;
 use super::{Analyzer, Result, Typed, coerce};
+use crate::parser::wrong;
 use crate::types::quoted_type;
 use crate::udf::Rows;
 
@@ -38,7 +39,7 @@ impl Analyzer<'_> {
             BinaryOperator::BitwiseOr => self.function_call("|", vec![l, r]),
             BinaryOperator::BitwiseXor | BinaryOperator::PGExp => self.function_call("^", vec![l, r]),
             BinaryOperator::StringConcat => self.function_call("concat", vec![l, r]),
-            other => Err(Error::config("PARSE_SYNTAX_ERROR", format!("syntax error at or near '{other}': Spark SQL has no such operator"))),
+            other => Err(wrong(&format!("Spark SQL has no operator '{other}'"))),
         }
     }
 
@@ -49,7 +50,7 @@ impl Analyzer<'_> {
             Error::config(
                 "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES",
                 format!(
-                    "cannot resolve \"{name}\": the left and right operands have incompatible types ({} and {})",
+                    "cannot resolve \"{name}\": the left and right operands have incompatible types ({} and {}); CAST one of them",
                     quoted_type(&l.ty),
                     quoted_type(&r.ty)
                 ),

@@ -29,7 +29,7 @@ impl Analyzer<'_> {
                         return Err(Error::config(
                             "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
                             format!(
-                                "the condition \"{}\" of WHEN should be \"BOOLEAN\" but is {}",
+                                "the condition \"{}\" of WHEN should be \"BOOLEAN\" but is {}; write a comparison, or CAST it",
                                 condition.name,
                                 quoted_type(&condition.ty)
                             ),

@@ -22,6 +22,8 @@ use super::scope::{Capture, Enclosing, Resolved, Scope};
 use super::{Analyzer, Result, Typed};
 use crate::cast::allowed::{can_cast, may_fail};
 use crate::cast::{Cast, CastMode, cast_array};
+use crate::error::placed;
+use crate::parser::wrong;
 use crate::types::{list_of, map_types, quoted_type, timestamp};
 use crate::udf::{Rows, SparkFn};
 use weir_decode::time::Zone;
@@ -46,8 +48,12 @@ impl<'c> Cx<'c> {
 }
 
 impl Analyzer<'_> {
-    /// Analyses an expression.
+    /// Analyses an expression. An error says where in the SQL it is.
     pub fn expr(&self, sql: &Sql, cx: &Cx) -> Result<Typed> {
+        placed(self.expr_of_kind(sql, cx), sql)
+    }
+
+    fn expr_of_kind(&self, sql: &Sql, cx: &Cx) -> Result<Typed> {
         match sql {
             Sql::Nested(inner) => self.expr(inner, cx),
             Sql::Value(value) => literal::value(&value.value),
@@ -258,7 +264,7 @@ impl Analyzer<'_> {
         let shown = format!("{}.{name}", value.name);
         let not_found = |fields: &arrow::datatypes::Fields| {
             let known: Vec<_> = fields.iter().map(|f| format!("`{}`", f.name())).collect();
-            Error::config("FIELD_NOT_FOUND", format!("no such struct field `{name}` in {}", known.join(", ")))
+            Error::config("FIELD_NOT_FOUND", format!("no such struct field `{name}` in {}; write one of those", known.join(", ")))
         };
         let find = |fields: &arrow::datatypes::Fields| {
             let exact = fields.iter().position(|f| f.name() == name);
@@ -355,7 +361,7 @@ impl Analyzer<'_> {
                     self.index(value, index)?
                 }
                 other => {
-                    return Err(Error::config("PARSE_SYNTAX_ERROR", format!("syntax error at or near `{other}`")));
+                    return Err(wrong(&format!("unexpected `{other}`")));
                 }
             };
         }
@@ -382,7 +388,11 @@ impl Analyzer<'_> {
             DataType::Utf8 if self.conf.ansi || value.text().is_some() => self.cast(value, &DataType::Boolean),
             _ => Err(Error::config(
                 "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
-                format!("\"{}\" should be of type \"BOOLEAN\" but is {}", value.name, quoted_type(&value.ty)),
+                format!(
+                    "\"{}\" should be of type \"BOOLEAN\" but is {}; write a comparison, or CAST it",
+                    value.name,
+                    quoted_type(&value.ty)
+                ),
             )),
         }
     }
@@ -400,9 +410,10 @@ impl Analyzer<'_> {
                 None => self.negate(value),
             },
             UnaryOperator::Not | UnaryOperator::BangNot => Ok(negation(self.boolean(value)?)),
-            UnaryOperator::BitwiseNot => crate::functions::build(self, "~", vec![value])
-                .unwrap_or_else(|| Err(Error::config("PARSE_SYNTAX_ERROR", "`~` is not supported here"))),
-            other => Err(Error::config("PARSE_SYNTAX_ERROR", format!("syntax error at or near '{other}'"))),
+            UnaryOperator::BitwiseNot => {
+                crate::functions::build(self, "~", vec![value]).unwrap_or_else(|| Err(wrong("`~` is not supported here")))
+            }
+            other => Err(wrong(&format!("Spark SQL has no operator '{other}'"))),
         }
     }
 
@@ -413,7 +424,7 @@ impl Analyzer<'_> {
         let ty = coerce::common(types, self.conf.ansi).ok_or_else(|| {
             Error::config(
                 "DATATYPE_MISMATCH.DATA_DIFF_TYPES",
-                format!("the values of IN beside \"{}\" should all be of one type", value.name),
+                format!("the values of IN beside \"{}\" should all be of one type; CAST the others", value.name),
             )
         })?;
         let shown: Vec<_> = list.iter().map(|t| t.name.as_str()).collect();
@@ -438,7 +449,7 @@ impl Analyzer<'_> {
             let types: Vec<_> = values.iter().map(|v| quoted_type(&v.ty)).collect();
             Error::config(
                 "DATATYPE_MISMATCH.DATA_DIFF_TYPES",
-                format!("the inputs of {function} should all be of one type, but they are [{}]", types.join(", ")),
+                format!("the inputs of {function} should all be of one type, but they are [{}]; CAST the others", types.join(", ")),
             )
         })?;
         values.into_iter().map(|v| self.cast(v, &ty)).collect()

@@ -6,7 +6,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, JoinType, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::{Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
+use datafusion::sql::sqlparser::ast::{Ident, Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 use weir_core::Error;
 use weir_core::columns::HIDDEN_KEY;
 
@@ -14,7 +14,7 @@ use super::expr::Cx;
 use super::scope::Visibility;
 use super::{Analyzer, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
 use crate::cast::CastMode;
-use crate::error::from_planning;
+use crate::error::{from_planning, placed};
 use crate::exec::{AggregateSpec, ObserveNode, Observer};
 use crate::types::canonical;
 use crate::udf::Rows;
@@ -26,7 +26,7 @@ impl Analyzer<'_> {
         for item in from {
             let mut relation = self.factor(&item.relation)?;
             for join in &item.joins {
-                relation = self.join(relation, join)?;
+                relation = placed(self.join(relation, join), join)?;
             }
             found = Some(match found {
                 None => relation,
@@ -44,6 +44,10 @@ impl Analyzer<'_> {
     }
 
     fn factor(&self, factor: &TableFactor) -> Result<Relation> {
+        placed(self.factor_of_kind(factor), factor)
+    }
+
+    fn factor_of_kind(&self, factor: &TableFactor) -> Result<Relation> {
         match factor {
             TableFactor::Table { name, alias, sample, args: None, .. } => {
                 let relation = self.named_table(name)?;
@@ -77,6 +81,13 @@ impl Analyzer<'_> {
             }
             other => Err(unsupported(&format!("`{other}` in FROM"), "use a table, a view or a subquery")),
         }
+    }
+
+    /// `TABLE name`: its columns as `SELECT *` gives them.
+    pub(super) fn whole_table(&self, name: &str) -> Result<Relation> {
+        let mut relation = self.named_table(&ObjectName::from(vec![Ident::new(name)]))?;
+        relation.scope.cols.retain(ScopeCol::is_shown);
+        self.aliased(relation, None, Some(name.to_owned()))
     }
 
     fn range(&self, args: &[String]) -> Result<Relation> {
@@ -115,7 +126,11 @@ impl Analyzer<'_> {
             if alias.columns.len() != shown {
                 return Err(Error::config(
                     "ASSIGNMENT_ARITY_MISMATCH",
-                    format!("the number of column aliases does not match the number of columns: {} and {}", alias.columns.len(), shown),
+                    format!(
+                        "the number of column aliases does not match the number of columns: {} and {}; write one alias a column",
+                        alias.columns.len(),
+                        shown
+                    ),
                 ));
             }
             for (col, alias) in relation.scope.cols.iter_mut().filter(|col| col.is_shown()).zip(&alias.columns) {
@@ -144,14 +159,14 @@ impl Analyzer<'_> {
         }
         let relation = if let Some((name, query)) = self.catalog.views.iter().find(|(n, _)| same(n)) {
             if self.open_views.borrow().contains(name) {
-                return Err(Error::config("RECURSIVE_VIEW", format!("the view {name} uses itself")));
+                return Err(Error::config("RECURSIVE_VIEW", format!("the view {name} uses itself; read a source or another view in it")));
             }
             self.open_views.borrow_mut().push(name.clone());
             let outer = self.ctes.replace(Default::default());
             let relation = self.query(query);
             self.ctes.replace(outer);
             self.open_views.borrow_mut().pop();
-            relation.map_err(|e| e.context(format!("view {name}")))?
+            relation.map_err(|e| e.in_field(view_field(name)).context(format!("view {name}")))?
         } else if let Some(table) = self.catalog.tables.iter().find(|t| same(&t.name)) {
             if let Some(stream) = table.stream {
                 let mut used = self.used_streams.borrow_mut();
@@ -181,7 +196,7 @@ impl Analyzer<'_> {
                 "; did you mean `{nearest}`? Known are {}",
                 known.iter().map(|(_, n)| format!("`{n}`")).collect::<Vec<_>>().join(", ")
             ),
-            None => "; the query has no sources, tables or views".to_owned(),
+            None => "; the query has no sources, tables or views: add one under that name".to_owned(),
         };
         Error::config("TABLE_OR_VIEW_NOT_FOUND", format!("the table or view `{name}` cannot be found{hint}"))
     }
@@ -197,7 +212,11 @@ impl Analyzer<'_> {
             let ty = canonical(field.data_type()).ok_or_else(|| {
                 Error::config(
                     "UNSUPPORTED_DATATYPE",
-                    format!("the column {} has the type {}, which Spark SQL does not have", field.name(), field.data_type()),
+                    format!(
+                        "the column {} has the type {}, which Spark SQL does not have; give the column another type where it is written",
+                        field.name(),
+                        field.data_type()
+                    ),
                 )
             })?;
             let column = Expr::Column(Column::new(Some(TableReference::bare(alias.as_str())), field.name()));
@@ -239,6 +258,7 @@ impl Analyzer<'_> {
                 let value = self
                     .expr(sql, &cx)
                     .and_then(|v| self.over_groups(v, &[], &relation.scope))
+                    .map_err(|e| e.in_field(metric_field(&observation.name, metric)))
                     .map_err(|e| e.context(format!("observation {}, metric {metric}", observation.name)))?;
                 outputs.push((metric.clone(), value.expr, value.spark_type));
             }
@@ -381,6 +401,16 @@ impl Analyzer<'_> {
     pub(super) fn set_mode(&self) -> CastMode {
         self.cast_mode()
     }
+}
+
+/// The path of a view's SQL in the definition of its query.
+pub fn view_field(view: &str) -> String {
+    format!("views[{view}].sql")
+}
+
+/// The path of a metric's expression in the definition of its query.
+pub fn metric_field(observation: &str, metric: &str) -> String {
+    format!("observe[{observation}].metrics[{metric}].expr")
 }
 
 /// The error for syntax that Weir does not run.

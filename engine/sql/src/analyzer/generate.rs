@@ -83,8 +83,12 @@ impl Analyzer<'_> {
 
     /// The rows to make as an array of structs, and the structs' fields.
     fn generator_rows(&self, name: &str, mut args: Vec<Typed>) -> Result<(Typed, Vec<(String, DataType)>)> {
-        let wrong =
-            |args: &[Typed]| Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", format!("{name} cannot take {} arguments", args.len()));
+        let wrong = |args: &[Typed]| {
+            Error::config(
+                "WRONG_NUM_ARGS.WITHOUT_SUGGESTION",
+                format!("{name} cannot take {} arguments; give it as many as Spark does", args.len()),
+            )
+        };
         if name == "stack" {
             return self.stack(args);
         }

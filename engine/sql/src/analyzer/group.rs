@@ -72,7 +72,10 @@ impl Analyzer<'_> {
             && let Ok(position) = v.value.to_string().parse::<usize>()
         {
             return analysed.get(position.wrapping_sub(1)).cloned().ok_or_else(|| {
-                Error::config("GROUP_BY_POS_OUT_OF_RANGE", format!("GROUP BY position {position} is not in the select list"))
+                Error::config(
+                    "GROUP_BY_POS_OUT_OF_RANGE",
+                    format!("GROUP BY position {position} is not in the select list; write a position that is, or the expression"),
+                )
             });
         }
         match self.expr(sql, &Cx::new(scope, "GROUP BY")) {

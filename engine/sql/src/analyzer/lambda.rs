@@ -64,7 +64,7 @@ impl Analyzer<'_> {
         if lambda.params.len() != types.len() {
             return Err(Error::config(
                 "INVALID_LAMBDA_FUNCTION_CALL.NUM_ARGS_MISMATCH",
-                format!("the lambda function has {} parameters, {} are expected", lambda.params.len(), types.len()),
+                format!("the lambda function has {} parameters, {} are expected; give it that many", lambda.params.len(), types.len()),
             ));
         }
         let cols: Vec<ScopeCol> = lambda

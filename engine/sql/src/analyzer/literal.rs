@@ -7,8 +7,9 @@ use weir_core::Error;
 
 use super::{Result, Typed};
 use crate::cast::{date_from_string, format_date, format_timestamp, timestamp_from_string, timestamp_ntz_from_string};
-use crate::interval::{self, Unit};
+use crate::parser::wrong;
 use crate::types::{MAX_PRECISION, calendar_interval, day_time_interval, year_month_interval};
+use weir_decode::interval::{self, Unit};
 use weir_decode::time::Zone;
 
 /// A plain literal.
@@ -30,15 +31,19 @@ pub fn value(value: &Value) -> Result<Typed> {
         other => match other.clone().into_string() {
             Some(text) => Typed::string(text),
             None => {
-                return Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{other}` is no literal of Spark SQL")));
+                return Err(wrong(&format!("`{other}` is no literal of Spark SQL")));
             }
         },
     })
 }
 
 fn number(text: &str, long: bool) -> Result<Typed> {
-    let out_of_range =
-        |ty: &str| Error::config("INVALID_NUMERIC_LITERAL_RANGE", format!("numeric literal {text} is outside the valid range for {ty}"));
+    let out_of_range = |ty: &str| {
+        Error::config(
+            "INVALID_NUMERIC_LITERAL_RANGE",
+            format!("numeric literal {text} is outside the valid range for {ty}; write a smaller number, or CAST a string to DECIMAL"),
+        )
+    };
     if long {
         let v: i64 = text.parse().map_err(|_| out_of_range("bigint"))?;
         return Ok(Typed::literal(ScalarValue::Int64(Some(v)), text));
@@ -68,7 +73,7 @@ fn number(text: &str, long: bool) -> Result<Typed> {
         }
         "BD" => return decimal(digits),
         "" => {}
-        _ => return Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{text}` is no number"))),
+        _ => return Err(wrong(&format!("`{text}` is no number"))),
     }
     if digits.contains(['e', 'E']) {
         let v: f64 = digits.parse().map_err(|_| out_of_range("double"))?;
@@ -159,7 +164,7 @@ fn invalid_typed(ty: &str, text: &str) -> Error {
 }
 
 fn unit(field: &DateTimeField) -> Result<Unit> {
-    Unit::parse(&field.to_string()).ok_or_else(|| Error::config("PARSE_SYNTAX_ERROR", format!("`{field}` is no unit of an interval")))
+    Unit::parse(&field.to_string()).ok_or_else(|| wrong(&format!("`{field}` is no unit of an interval")))
 }
 
 /// `INTERVAL '1' DAY`, `INTERVAL 90 MINUTES`, `INTERVAL '1 02:03' DAY TO MINUTE`, `INTERVAL '1 day 2 hours'`.

@@ -42,6 +42,7 @@ use crate::planned::Malformed;
 pub use aggregate::NAMES as AGGREGATES;
 pub use checks::{Finding, OutputMode, check};
 pub use expr::Cx;
+pub use from::{metric_field, view_field};
 pub use lambda::{Lambda, arity, as_lambda};
 pub use orderable::check_arguments;
 pub use scope::{Scope, ScopeCol};

@@ -20,8 +20,9 @@ use super::orderable::{check_distinct, check_order};
 use super::scope::Visibility;
 use super::set_operation::is_union_all;
 use super::{Analyzer, Cte, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
-use crate::error::from_planning;
+use crate::error::{at_span, from_planning, placed};
 use crate::exec::BarrierNode;
+use crate::parser::wrong;
 
 impl Analyzer<'_> {
     /// A whole query.
@@ -73,10 +74,7 @@ impl Analyzer<'_> {
                 self.set_operation(l, *op, *set_quantifier, r)
             }
             SetExpr::Table(table) => match &table.table_name {
-                Some(name) => {
-                    let query = crate::parser::parse_query(&format!("SELECT * FROM {name}"))?;
-                    self.query(&query)
-                }
+                Some(name) => self.whole_table(name),
                 None => Err(unsupported("TABLE", "use SELECT * FROM")),
             },
             other => Err(unsupported(&format!("`{other}`"), "write a SELECT")),
@@ -92,7 +90,7 @@ impl Analyzer<'_> {
             if row.len() != width {
                 return Err(Error::config(
                     "INVALID_INLINE_TABLE.NUM_COLUMNS_MISMATCH",
-                    "the rows of VALUES differ in their number of columns",
+                    "the rows of VALUES differ in their number of columns; give each row as many",
                 ));
             }
             for (column, cell) in columns.iter_mut().zip(row.iter()) {
@@ -122,7 +120,7 @@ impl Analyzer<'_> {
             let function = as_generator(&view.lateral_view).ok_or_else(|| {
                 unsupported(&format!("LATERAL VIEW {}", view.lateral_view), "use explode, posexplode, inline, stack or json_tuple")
             })?;
-            let (relation, mut made) = self.generate(input, function, view.outer)?;
+            let (relation, mut made) = placed(self.generate(input, function, view.outer), function)?;
             input = relation;
             name_columns(&mut made, &view.lateral_col_alias)?;
             let qualifier = names::parts(&view.lateral_view_name).pop();
@@ -206,7 +204,7 @@ impl Analyzer<'_> {
             relation.plan = grouped.plan(self, relation.plan)?;
         }
         if exprs.is_empty() {
-            return Err(Error::config("PARSE_SYNTAX_ERROR", "the select list is empty"));
+            return Err(wrong("the select list is empty"));
         }
         relation.plan = project(relation.plan, exprs)?;
         relation.fallible |= out.iter().any(|o| o.fallible);
@@ -219,7 +217,7 @@ impl Analyzer<'_> {
                     if visible != cols.len() {
                         return Err(Error::config(
                             "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-                            "ORDER BY beside DISTINCT can only use columns of the select list",
+                            "ORDER BY beside DISTINCT can only use columns of the select list; add the column there, or leave it out of ORDER BY",
                         ));
                     }
                     check_distinct(&cols)?;
@@ -257,7 +255,10 @@ impl Analyzer<'_> {
                 if position == 0 || position > out.len() {
                     return Err(Error::config(
                         "ORDER_BY_POS_OUT_OF_RANGE",
-                        format!("ORDER BY position {position} is not in the select list, which has {} columns", out.len()),
+                        format!(
+                            "ORDER BY position {position} is not in the select list, which has {} columns; write a position that is, or the expression",
+                            out.len()
+                        ),
                     ));
                 }
                 Ok(Some(position - 1))
@@ -310,7 +311,7 @@ impl Analyzer<'_> {
                 _ if matches!(sql, Sql::Identifier(i) if i.value.eq_ignore_ascii_case("all")) => Ok(None),
                 _ => Err(Error::config(
                     "INVALID_LIMIT_LIKE_EXPRESSION.IS_NEGATIVE",
-                    format!("LIMIT and OFFSET need a number that is not negative, but got {sql}"),
+                    format!("LIMIT and OFFSET need a number that is not negative, but got {sql}; write such a number"),
                 )),
             }
         };
@@ -351,7 +352,7 @@ impl Analyzer<'_> {
                     }
                     seen = true;
                     // `*` before this item must not see the new columns, so they stay out of the scope.
-                    let (relation, mut made) = self.generate(input, function, false)?;
+                    let (relation, mut made) = placed(self.generate(input, function, false), function)?;
                     input = relation;
                     name_columns(&mut made, aliases)?;
                     items.push(Item::Columns(made));
@@ -373,7 +374,8 @@ impl Analyzer<'_> {
                 }])
             }
             Item::Columns(cols) => Ok(cols.iter().map(ScopeCol::typed).collect()),
-            Item::Star(qualifier, options) => self.star(*qualifier, options, scope),
+            Item::Star(None, options) => self.star(None, options, scope),
+            Item::Star(Some(name), options) => placed(self.star(Some(*name), options, scope), *name),
         }
     }
 
@@ -381,7 +383,10 @@ impl Analyzer<'_> {
         let mut out = match qualifier {
             None => {
                 if scope.cols.is_empty() {
-                    return Err(Error::config("INVALID_USAGE_OF_STAR_OR_REGEX", "`*` needs a FROM clause"));
+                    return Err(Error::config(
+                        "INVALID_USAGE_OF_STAR_OR_REGEX",
+                        "`*` needs a FROM clause; add one, or name the expressions",
+                    ));
                 }
                 scope.shown().map(ScopeCol::typed).collect::<Vec<_>>()
             }
@@ -399,12 +404,13 @@ impl Analyzer<'_> {
             }
         };
         if let Some(except) = &options.opt_except {
-            let names: Vec<String> =
-                std::iter::once(&except.first_element).chain(&except.additional_elements).map(|i| i.value.to_lowercase()).collect();
-            for name in &names {
-                if !out.iter().any(|o| o.name.to_lowercase() == *name) {
-                    return Err(scope.unresolved(std::slice::from_ref(name)));
+            let mut names: Vec<String> = Vec::with_capacity(1 + except.additional_elements.len());
+            for written in std::iter::once(&except.first_element).chain(&except.additional_elements) {
+                let name = written.value.to_lowercase();
+                if !out.iter().any(|o| o.name.to_lowercase() == name) {
+                    return Err(at_span(scope.unresolved(&[name]), written.span));
                 }
+                names.push(name);
             }
             out.retain(|o| !names.contains(&o.name.to_lowercase()));
         }

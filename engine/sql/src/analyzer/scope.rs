@@ -140,7 +140,9 @@ impl Scope {
         if ranked.is_empty() {
             return Error::config(
                 "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION",
-                format!("a column, variable, or function parameter with name {name} cannot be resolved"),
+                format!(
+                    "a column, variable, or function parameter with name {name} cannot be resolved; there is no column here, so read a source in FROM or write a literal"
+                ),
             );
         }
         let near: Vec<_> = ranked.into_iter().take(5).map(|(_, name)| name).collect();

@@ -85,7 +85,10 @@ impl Analyzer<'_> {
         if left.0 != right.0 {
             return Err(Error::config(
                 "NUM_COLUMNS_MISMATCH",
-                format!("{op} needs the same number of columns on both sides, but there are {} and {}", left.0, right.0),
+                format!(
+                    "{op} needs the same number of columns on both sides, but there are {} and {}; select as many on each",
+                    left.0, right.0
+                ),
             ));
         }
         match (op, left.1, right.1) {
@@ -104,7 +107,7 @@ impl Analyzer<'_> {
             Error::config(
                 "INCOMPATIBLE_COLUMN_TYPE",
                 format!(
-                    "{operation} cannot bring the columns {} ({}) and {} ({}) together",
+                    "{operation} cannot bring the columns {} ({}) and {} ({}) together; CAST one of them",
                     a.0,
                     crate::spark_type_name(a.1),
                     b.0,

@@ -12,6 +12,7 @@ use super::expr::Cx;
 use super::lambda::as_lambda;
 use super::{Analyzer, Finding, Result, Typed, generate};
 use crate::functions;
+use crate::parser::wrong;
 
 /// Functions whose first argument may be a unit written as a bare word.
 const UNIT_FIRST: &[&str] = &["timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff", "timediff"];
@@ -34,7 +35,7 @@ impl Analyzer<'_> {
         if generate::NAMES.contains(&name.as_str()) {
             return Err(Error::config(
                 "UNSUPPORTED_GENERATOR.NESTED_IN_EXPRESSIONS",
-                format!("the generator {name} can only stand alone in a select list or in LATERAL VIEW"),
+                format!("the generator {name} can only stand alone in a select list or in LATERAL VIEW; put it there in a subquery"),
             ));
         }
         let lambdas = match &function.args {
@@ -53,7 +54,7 @@ impl Analyzer<'_> {
         if function.filter.is_some() {
             return Err(Error::config(
                 "INVALID_SQL_SYNTAX.UNSUPPORTED_FUNCTION_NAME",
-                format!("FILTER needs an aggregate function, {name} is none"),
+                format!("FILTER needs an aggregate function, {name} is none; filter with WHERE, or with CASE WHEN"),
             ));
         }
         if name == "session_window" {
@@ -221,10 +222,8 @@ impl Analyzer<'_> {
                 let args = vec![self.expr(expr, cx)?, Typed::string(collation.to_string())];
                 self.build_function("collate", args)
             }
-            Sql::Convert { .. } | Sql::AtTimeZone { .. } => {
-                Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{sql}` is no expression of Spark SQL")))
-            }
-            other => Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{other}` is not supported in {}", cx.clause))),
+            Sql::Convert { .. } | Sql::AtTimeZone { .. } => Err(wrong(&format!("`{sql}` is no expression of Spark SQL"))),
+            other => Err(wrong(&format!("`{other}` is not supported in {}", cx.clause))),
         }
     }
 
@@ -255,14 +254,14 @@ pub fn raw_args(function: &Function) -> Result<Vec<&Sql>> {
             if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
                 return Err(Error::config(
                     "INVALID_SQL_SYNTAX.FUNCTION_WITH_DISTINCT",
-                    format!("{} is no aggregate function and cannot take DISTINCT", function.name),
+                    format!("{} is no aggregate function and cannot take DISTINCT; leave DISTINCT out", function.name),
                 ));
             }
             list.args
                 .iter()
                 .map(|arg| match arg {
                     FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e),
-                    other => Err(Error::config("PARSE_SYNTAX_ERROR", format!("syntax error at or near `{other}` in {}", function.name))),
+                    other => Err(wrong(&format!("unexpected `{other}` in {}", function.name))),
                 })
                 .collect()
         }
@@ -274,7 +273,8 @@ pub fn unresolved_routine(name: &str) -> Error {
     let nearest = functions::names().into_iter().map(|n| (strsim::damerau_levenshtein(name, &n), n)).min();
     let hint = match nearest {
         Some((distance, nearest)) if distance <= name.len().div_ceil(2) => format!("; did you mean `{nearest}`?"),
-        _ => String::new(),
+        _ => "; it is none of the built-in functions of Spark SQL that Weir has: write it with those, or compute it where the data is made"
+            .to_owned(),
     };
     Error::config("UNRESOLVED_ROUTINE", format!("the function `{name}` cannot be found{hint}"))
 }

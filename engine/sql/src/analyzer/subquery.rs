@@ -35,7 +35,7 @@ impl Analyzer<'_> {
         let [member] = members.scope.cols.as_slice() else {
             return Err(Error::config(
                 "IN_SUBQUERY_COLUMN_MISMATCH",
-                format!("the subquery of IN must have one column, but it has {}", members.scope.cols.len()),
+                format!("the subquery of IN must have one column, but it has {}; select only that", members.scope.cols.len()),
             ));
         };
         let member = member.typed();

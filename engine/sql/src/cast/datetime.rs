@@ -17,8 +17,8 @@ use datafusion::common::Result;
 use super::parse::trimmed;
 use super::{Cast, CastMode, rescale, unsupported};
 use crate::error::spark_error;
-use crate::interval::MICROS_PER_DAY;
 use crate::udf::downcast;
+use weir_decode::interval::MICROS_PER_DAY;
 use weir_decode::time::Zone;
 
 const EPOCH_FROM_CE: i32 = 719_163;

@@ -135,9 +135,9 @@ fn to_interval(array: &ArrayRef, to: &DataType, cast: Cast, units: Option<&str>)
     let from = array.data_type();
     if let DataType::Utf8 = from {
         let strings: &StringArray = downcast(array)?;
-        let (first, last) = units.and_then(crate::interval::units_of).unwrap_or(match to {
-            DataType::Interval(IntervalUnit::YearMonth) => (crate::interval::Unit::Year, crate::interval::Unit::Month),
-            _ => (crate::interval::Unit::Day, crate::interval::Unit::Second),
+        let (first, last) = units.and_then(weir_decode::interval::units_of).unwrap_or(match to {
+            DataType::Interval(IntervalUnit::YearMonth) => (weir_decode::interval::Unit::Year, weir_decode::interval::Unit::Month),
+            _ => (weir_decode::interval::Unit::Day, weir_decode::interval::Unit::Second),
         });
         let mut out = Vec::with_capacity(strings.len());
         for s in strings {
@@ -149,7 +149,7 @@ fn to_interval(array: &ArrayRef, to: &DataType, cast: Cast, units: Option<&str>)
                     None => {
                         return Err(spark_error(
                             "INVALID_INTERVAL_FORMAT.UNMATCHED_FORMAT_STRING_WITH_NOTICE",
-                            format!("`{s}` does not have the form of {}", crate::interval::format(0, first, last)),
+                            format!("`{s}` does not have the form of {}", weir_decode::interval::format(0, first, last)),
                         ));
                     }
                 },

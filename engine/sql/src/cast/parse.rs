@@ -1,6 +1,6 @@
 //! Strings to booleans, numbers and intervals, as Java and Spark read them.
 
-use crate::interval::{Unit, parse_range, parse_single};
+use weir_decode::interval::{Unit, parse_range, parse_single};
 
 /// Without the control characters and spaces that Spark ignores on both ends.
 pub fn trimmed(text: &str) -> &str {
@@ -77,7 +77,7 @@ pub fn interval_from_string(text: &str, first: Unit, last: Unit) -> Option<i64> 
             };
             let rest = rest.strip_prefix('\'')?;
             let (body, units) = rest.split_once('\'')?;
-            let wanted = crate::interval::type_name(first, last);
+            let wanted = weir_decode::interval::type_name(first, last);
             if format!("interval {}", units.trim()) != wanted {
                 return None;
             }

@@ -11,8 +11,8 @@ use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::Result;
 
 use super::{format_date, format_decimal, format_timestamp, unsupported};
-use crate::interval::{self, Unit};
 use crate::udf::downcast;
+use weir_decode::interval::{self, Unit};
 use weir_decode::time::Zone;
 
 /// The array as strings; `units` names the interval type of the values.

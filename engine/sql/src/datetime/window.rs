@@ -9,10 +9,10 @@ use arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use weir_core::Error;
 
-use crate::interval::parse_duration;
 use crate::planned::{Arg, Planned, Session, at, each, primitive, some, wrong_count};
 use crate::types::{struct_of, timestamp, timestamp_ntz};
 use crate::udf::Rows;
+use weir_decode::interval::parse_duration;
 
 pub(super) fn plan(name: &str, args: &[Arg], _session: &Session) -> Option<Result<Planned, Error>> {
     match (name, args) {

@@ -10,7 +10,10 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// The error for a wrong number of arguments.
 pub fn wrong_count(name: &str, got: usize, wanted: &str) -> Error {
-    Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", format!("{name} requires {wanted} arguments, but {got} were given"))
+    Error::config(
+        "WRONG_NUM_ARGS.WITHOUT_SUGGESTION",
+        format!("{name} requires {wanted} arguments, but {got} were given; give it that many"),
+    )
 }
 
 /// Checks the number of arguments.
@@ -30,7 +33,7 @@ pub fn count(name: &str, args: &[Typed], least: usize, most: usize) -> Result<()
 pub fn wrong_type(name: &str, arg: &Typed, wanted: &str) -> Error {
     Error::config(
         "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
-        format!("{name} requires {wanted}, however \"{}\" has the type {}", arg.name, quoted_type(&arg.ty)),
+        format!("{name} requires {wanted}, however \"{}\" has the type {}; CAST it", arg.name, quoted_type(&arg.ty)),
     )
 }
 

@@ -233,7 +233,7 @@ fn promoted(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<(Typed, Typed)> 
         Error::config(
             "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES",
             format!(
-                "cannot resolve \"({} {} {})\": the left and right operands have incompatible types ({} and {})",
+                "cannot resolve \"({} {} {})\": the left and right operands have incompatible types ({} and {}); CAST one of them",
                 l.name,
                 op.symbol(),
                 r.name,
@@ -246,7 +246,7 @@ fn promoted(a: &Analyzer, op: Op, l: Typed, r: Typed) -> Result<(Typed, Typed)> 
         Error::config(
             "DATATYPE_MISMATCH.BINARY_OP_WRONG_TYPE",
             format!(
-                "cannot resolve \"({} {} {})\": the operator requires a number or an interval, not {}",
+                "cannot resolve \"({} {} {})\": the operator requires a number or an interval, not {}; CAST it",
                 l.name,
                 op.symbol(),
                 r.name,

@@ -335,7 +335,11 @@ fn with_element(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
     let ty = coerce::wider(&item, &list[1].ty, a.conf.ansi).ok_or_else(|| {
         Error::config(
             "DATATYPE_MISMATCH.ARRAY_FUNCTION_DIFF_TYPES",
-            format!("{name} needs an element of the array's type, but \"{}\" is {}", list[1].name, crate::types::quoted_type(&list[1].ty)),
+            format!(
+                "{name} needs an element of the array's type, but \"{}\" is {}; CAST it",
+                list[1].name,
+                crate::types::quoted_type(&list[1].ty)
+            ),
         )
     })?;
     list[0] = a.cast(list[0].clone(), &list_of(ty.clone()))?;

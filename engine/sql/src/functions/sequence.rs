@@ -11,9 +11,9 @@ use super::args;
 use super::bounds::{Blame, Budget};
 use crate::analyzer::{Analyzer, Typed, coerce};
 use crate::error::spark_error;
-use crate::interval::MICROS_PER_DAY;
 use crate::types::{list_field, list_of};
 use crate::udf::{Rows, downcast};
+use weir_decode::interval::MICROS_PER_DAY;
 
 type Result<T> = std::result::Result<T, Error>;
 

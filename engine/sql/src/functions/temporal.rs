@@ -19,9 +19,9 @@ use crate::analyzer::coerce::{is_datetime, is_integral, is_interval, is_numeric}
 use crate::analyzer::{Analyzer, Typed};
 use crate::datetime::calendar::{date_add_months, timestamp_add};
 use crate::error::spark_error;
-use crate::interval::{MICROS_PER_DAY, Unit, type_name, units_of};
 use crate::types::{day_time_interval, timestamp};
 use crate::udf::{Rows, downcast};
+use weir_decode::interval::{MICROS_PER_DAY, Unit, type_name, units_of};
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -46,7 +46,11 @@ pub fn arithmetic(a: &Analyzer, op: Op, l: &Typed, r: &Typed) -> Option<Result<T
 fn mismatch(l: &Typed, r: &Typed) -> Error {
     Error::config(
         "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES",
-        format!("the operator does not take {} and {} together", crate::types::quoted_type(&l.ty), crate::types::quoted_type(&r.ty)),
+        format!(
+            "the operator does not take {} and {} together; CAST one of them",
+            crate::types::quoted_type(&l.ty),
+            crate::types::quoted_type(&r.ty)
+        ),
     )
 }
 

@@ -131,8 +131,12 @@ pub(super) fn schema_type(text: &str) -> Result<DataType, Error> {
     if text.trim_start().starts_with('{')
         && let Ok(json) = serde_json::from_str::<serde_json::Value>(text)
     {
-        return from_json_form(&json)
-            .ok_or_else(|| Error::config("INVALID_SCHEMA.PARSE_ERROR", format!("`{text}` is not a schema in Spark's JSON form")));
+        return from_json_form(&json).ok_or_else(|| {
+            Error::config(
+                "INVALID_SCHEMA.PARSE_ERROR",
+                format!("`{text}` is not a schema in Spark's JSON form; write columns as 'a INT, b STRING'"),
+            )
+        });
     }
     parse_ddl_type(text)
 }

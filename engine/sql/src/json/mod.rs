@@ -9,8 +9,6 @@ mod inspect;
 mod path;
 mod to;
 
-pub use to::interval_text;
-
 use arrow::array::{Array, AsArray};
 use datafusion::common::ScalarValue;
 use weir_core::Error;

@@ -1,10 +1,10 @@
 //! `to_json` and `to_csv`: values to text.
 //!
-//! `interval_text` is how intervals appear in JSON, which needs Spark's name of
+//! Intervals are written by the decoder crate, which looks up Spark's name of
 //! their type from the field.
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder};
-use arrow::datatypes::{DataType, Date32Type, Field, IntervalUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Date32Type, Field, TimestampMicrosecondType};
 use datafusion::common::Result;
 use std::sync::Arc;
 use weir_core::Error;
@@ -13,9 +13,7 @@ use weir_decode::{CsvOptions, csv};
 
 use super::{borrowed, options};
 use crate::cast::cast_array;
-use crate::interval::{self, Unit};
 use crate::planned::{Arg, Planned, Session, planning, running, wrong_count};
-use crate::types::SPARK_TYPE_KEY;
 use crate::udf::Rows;
 
 pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result<Planned, Error>> {
@@ -27,16 +25,6 @@ pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result
     })
 }
 
-/// The literal of an interval, as Spark shows it.
-pub fn interval_text(field: &Field, value: i64) -> String {
-    let named = field.metadata().get(SPARK_TYPE_KEY).and_then(|name| interval::units_of(name));
-    let (first, last) = named.unwrap_or(match field.data_type() {
-        DataType::Interval(IntervalUnit::YearMonth) => (Unit::Year, Unit::Month),
-        _ => (Unit::Day, Unit::Second),
-    });
-    interval::format(value, first, last)
-}
-
 fn to_json(source: &Arg, args: &[Arg], session: &Session) -> Result<Planned, Error> {
     if !matches!(source.data_type, DataType::Struct(_) | DataType::List(_) | DataType::Map(..)) {
         return Err(Error::config(
@@ -45,8 +33,7 @@ fn to_json(source: &Arg, args: &[Arg], session: &Session) -> Result<Planned, Err
         ));
     }
     let pairs = options("to_json", args.get(1))?;
-    let mut write = JsonWriteOptions::parse(session.zone, borrowed(&pairs)).map_err(|e| planning(&e))?;
-    write.interval = interval_text;
+    let write = JsonWriteOptions::parse(session.zone, borrowed(&pairs)).map_err(|e| planning(&e))?;
     let key = format!("{pairs:?} {}", session.zone);
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
         let array = &rows.args[0];

@@ -3,7 +3,7 @@
 //! sqlparser does the grammar; `dialect` bends it towards Spark, `tokens`
 //! rewrites what its tokenizer reads differently (numeric suffixes, string
 //! escapes, double-quoted strings). Every failure is `PARSE_SYNTAX_ERROR` with
-//! line and column inside the SQL.
+//! line and column inside the SQL and what to do.
 
 pub mod depth;
 mod dialect;
@@ -11,25 +11,44 @@ mod tokens;
 
 use datafusion::sql::sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Statement};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use weir_core::Error;
 
+use crate::error::at_span;
 use dialect::SparkDialect;
 
 /// Parses one query: `SELECT`, `WITH`, `VALUES`, or set operations of them.
 pub fn parse_query(sql: &str) -> Result<Query, Error> {
-    let mut parser = parser(sql)?;
+    query_of(sql, tokens::tokenize(sql, &SparkDialect)?)
+}
+
+/// Parses one expression, as it may stand in a select list.
+pub fn parse_expression(text: &str) -> Result<Expr, Error> {
+    let mut tokens = tokens::tokenize(text, &SparkDialect)?;
+    tokens.insert(0, TokenWithSpan::wrap(Token::make_keyword("SELECT")));
+    let query = query_of(text, tokens)?;
+    if let SetExpr::Select(select) = *query.body
+        && select.from.is_empty()
+        && select.projection.len() == 1
+        && let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = select.projection.into_iter().next()
+    {
+        return Ok(expr);
+    }
+    Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{text}` is not one expression; write one, such as `count(*)`")))
+}
+
+fn query_of(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Query, Error> {
+    depth::check_types(&tokens)?;
+    let mut parser = Parser::new(&SparkDialect).with_recursion_limit(200).with_tokens_with_locations(tokens);
     let statement = parser.parse_statement().map_err(|e| syntax_error(sql, &e))?;
     while parser.consume_token(&Token::SemiColon) {}
     let rest = parser.peek_token();
     if rest.token != Token::EOF {
-        return Err(Error::config(
-            "PARSE_SYNTAX_ERROR",
-            format!(
-                "syntax error at or near '{}' (line {}, column {}): the query should end there",
-                rest.token, rest.span.start.line, rest.span.start.column
-            ),
-        ));
+        let message = format!(
+            "syntax error at or near '{}': the query should end there; correct the SQL before it, or remove what follows",
+            rest.token
+        );
+        return Err(at_span(Error::config("PARSE_SYNTAX_ERROR", message), rest.span));
     }
     match statement {
         Statement::Query(query) => {
@@ -42,43 +61,31 @@ pub fn parse_query(sql: &str) -> Result<Query, Error> {
             Err(Error::config(
                 "WEIR_UNSUPPORTED_STATEMENT",
                 format!("{verb} is not supported here; write a query that begins with SELECT, WITH or VALUES"),
-            ))
+            )
+            .at(1, 1))
         }
     }
-}
-
-/// Parses one expression, as it may stand in a select list.
-pub fn parse_expression(text: &str) -> Result<Expr, Error> {
-    let query = parse_query(&format!("SELECT {text}"))?;
-    if let SetExpr::Select(select) = *query.body
-        && select.from.is_empty()
-        && select.projection.len() == 1
-        && let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = select.projection.into_iter().next()
-    {
-        return Ok(expr);
-    }
-    Err(Error::config("PARSE_SYNTAX_ERROR", format!("`{text}` is not one expression")))
-}
-
-fn parser(sql: &str) -> Result<Parser<'static>, Error> {
-    let tokens = tokens::tokenize(sql, &SparkDialect)?;
-    depth::check_types(&tokens)?;
-    Ok(Parser::new(&SparkDialect).with_recursion_limit(200).with_tokens_with_locations(tokens))
 }
 
 fn syntax_error(sql: &str, error: &ParserError) -> Error {
     let text = match error {
-        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.clone(),
-        ParserError::RecursionLimitExceeded => "the expression is nested too deeply".to_owned(),
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
+        ParserError::RecursionLimitExceeded => "the expression is nested too deeply",
     };
-    let (what, place) = match text.split_once(" at Line: ") {
-        Some((what, place)) => (what.to_owned(), format!("line {}", place.replace(", Column: ", ", column "))),
-        None => {
-            let last = sql.lines().last().map_or(0, |l| l.chars().count());
-            (text, format!("line {}, column {}", sql.lines().count().max(1), last + 1))
-        }
-    };
-    Error::config("PARSE_SYNTAX_ERROR", format!("syntax error ({place}): {what}"))
+    let located = text.rsplit_once(" at Line: ").and_then(|(what, place)| {
+        let (line, column) = place.split_once(", Column: ")?;
+        Some((what, (line.parse().ok()?, column.parse().ok()?)))
+    });
+    // Where the text ends too early, sqlparser names no place.
+    let end = || (sql.lines().count().max(1), sql.lines().last().map_or(0, |line| line.chars().count()) + 1);
+    let (what, (line, column)) = located.unwrap_or_else(|| (text, end()));
+    wrong(what).at(line, column)
+}
+
+/// `PARSE_SYNTAX_ERROR` with the remedy.
+pub fn wrong(what: &str) -> Error {
+    let remedy = "correct the SQL there; a comma, a bracket or a keyword before it may be missing or misspelt";
+    Error::config("PARSE_SYNTAX_ERROR", format!("syntax error: {what}; {remedy}"))
 }
 
 #[cfg(test)]
@@ -87,10 +94,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_where_the_error_is() {
-        let error = parse_query("SELECT a,\n  b FORM t WHERE").unwrap_err();
-        assert_eq!(error.condition(), "PARSE_SYNTAX_ERROR");
-        assert!(error.message().contains("line 2, column"), "{error}");
+    fn says_where_the_error_is_and_what_to_do() {
+        let place = |error: Result<(), Error>| {
+            let mut error = error.unwrap_err();
+            assert_eq!(error.condition(), "PARSE_SYNTAX_ERROR");
+            assert!(error.message().contains("; correct the SQL") || error.message().contains("; write one"), "{error}");
+            error.take_place().at
+        };
+        let query = |sql| place(parse_query(sql).map(drop));
+        assert_eq!(query("SELECT a,\n  b FORM t WHERE"), Some((2, 10)));
+        assert_eq!(query("SELECT a FROM t\nWHERE ("), Some((2, 8)));
+        assert_eq!(query("SELECT 'a\nFROM t"), Some((1, 8)));
+        assert_eq!(query("SELECT a,\n  FROM 7"), Some((2, 8)));
+        assert_eq!(place(parse_expression("a +\n * b").map(drop)), Some((2, 2)));
+        assert_eq!(place(parse_expression("a, b").map(drop)), None);
     }
 
     #[test]

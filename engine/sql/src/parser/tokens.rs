@@ -5,14 +5,15 @@
 //! strings, `r'..'` stays raw, and adjacent strings are joined.
 
 use datafusion::sql::sqlparser::dialect::Dialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Whitespace};
 use weir_core::Error;
+
+use crate::error::at_span;
 
 /// All tokens of the text, whitespace left out.
 pub fn tokenize(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>, Error> {
-    let raw = Tokenizer::new(dialect, sql).with_unescape(false).tokenize_with_location().map_err(|e| {
-        Error::config("PARSE_SYNTAX_ERROR", format!("syntax error (line {}, column {}): {}", e.location.line, e.location.column, e.message))
-    })?;
+    let tokens = Tokenizer::new(dialect, sql).with_unescape(false).tokenize_with_location();
+    let raw = tokens.map_err(|e| at_span(super::wrong(&e.message), Span::new(e.location, e.location)))?;
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(raw.len());
     let mut adjacent = false;
     for mut token in raw {

@@ -63,16 +63,7 @@ fn leave(path: &Path, text: &str, code: i32) -> i32 {
 }
 
 fn report(arguments: &TaskArguments, class: ExitClass, reason: &str, message: &str) -> ExitReport {
-    ExitReport {
-        class,
-        query: None,
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        epoch: arguments.epoch,
-        batch: None,
-        highest_epoch_seen: None,
-        source_version: None,
-    }
+    ExitReport { reason: reason.to_owned(), message: message.to_owned(), ..ExitReport::new(class, arguments.epoch) }
 }
 
 async fn attempt(arguments: &TaskArguments) -> Result<Outcome> {

@@ -96,6 +96,26 @@ fn data_files(path: &str) -> usize {
 }
 
 #[tokio::test]
+async fn a_column_that_the_table_lacks_is_refused_before_anything_runs_unless_it_may_be_added() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out").to_str().unwrap().to_owned();
+    let wider = rows(vec![("k", Arc::new(StringArray::from(vec!["a"])) as ArrayRef), ("w", Arc::new(Int32Array::from(vec![1])))]);
+    let check = async |query: &Query| super::check_table(&query.options, wider.schema(), &[], &storage(), &BTreeMap::new()).await;
+    let query = Query::to(&path);
+    check(&query).await.unwrap();
+    assert!(!dir.path().join("out").exists(), "looking makes nothing");
+    let sink = query.open(kv(&[]).schema()).await.unwrap();
+    query.write(&sink, 0, &[kv(&[("a", 0)])]).await.unwrap();
+    let (checked, opened) = (check(&query).await.unwrap_err(), query.open(wider.schema()).await.err().unwrap());
+    assert_eq!(checked.to_string(), opened.to_string(), "the check says what the task would say");
+    assert_eq!((checked.class(), checked.condition()), (ErrorClass::Config, "DELTA_METADATA_MISMATCH"));
+    assert!(checked.message().contains("`w`") && checked.message().contains("mergeSchema: \"true\""), "{checked}");
+    check(&Query::to(&path).with("mergeSchema", "true")).await.unwrap();
+    // Nobody is asked over the network.
+    check(&Query::to("s3://no-such-bucket/out")).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_batch_is_appended_once_however_often_it_is_committed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out").to_str().unwrap().to_owned();

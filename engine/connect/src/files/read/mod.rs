@@ -44,8 +44,6 @@ pub struct FileTask {
     pub uri: String,
     /// Where its partition folders begin.
     pub root_depth: usize,
-    /// Modification time, milliseconds.
-    pub modified_ms: i64,
 }
 
 /// What all readers of a source share.

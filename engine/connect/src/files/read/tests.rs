@@ -44,7 +44,7 @@ async fn read(
         if *content != b"missing" {
             std::fs::write(dir.path().join(name), content).unwrap();
         }
-        tasks.push(FileTask { path: folder.path_of(name), uri: (*name).to_owned(), root_depth: usize::MAX, modified_ms: 0 });
+        tasks.push(FileTask { path: folder.path_of(name), uri: (*name).to_owned(), root_depth: usize::MAX });
     }
     let mut slices = Vec::new();
     for mut reader in partition_readers(&settings, tasks, &scan, 4)? {

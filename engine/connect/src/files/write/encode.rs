@@ -19,7 +19,6 @@ use weir_decode::{DecodeError, JsonWriteOptions, JsonWriter};
 
 use super::csv::CsvWriter;
 use super::options::{Compression, WriteFormat, WriteOptions};
-use crate::render;
 
 /// Bytes of a parquet row group.
 const ROW_GROUP_BYTES: usize = 16 * 1024 * 1024;
@@ -172,14 +171,6 @@ impl Lines for JsonLines {
             out.extend_from_slice(self.separator.as_bytes());
         }
         Ok(())
-    }
-}
-
-/// Intervals in JSON as Spark prints them.
-pub fn interval_text(field: &Field, value: i64) -> String {
-    match field.data_type() {
-        DataType::Interval(_) => render::year_month_text(i32::try_from(value).unwrap_or(i32::MAX)),
-        _ => render::day_time_text(value),
     }
 }
 

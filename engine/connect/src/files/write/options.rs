@@ -59,11 +59,7 @@ impl WriteOptions {
         }
         let zone = session_zone(conf)?;
         let format = match format {
-            "json" => {
-                let mut json = JsonWriteOptions::parse(zone, options.pairs()).map_err(|e| option_error(&e))?;
-                json.interval = super::encode::interval_text;
-                WriteFormat::Json(json)
-            }
+            "json" => WriteFormat::Json(JsonWriteOptions::parse(zone, options.pairs()).map_err(|e| option_error(&e))?),
             "csv" => WriteFormat::Csv(Box::new(CsvWriteOptions::parse(options, zone)?)),
             "text" => WriteFormat::Text,
             "parquet" => WriteFormat::Parquet,

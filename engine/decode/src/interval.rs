@@ -1,7 +1,12 @@
 //! Intervals: units, parsing and printing as Spark does.
 //!
 //! A day-time interval is a number of microseconds, a year-month interval a
-//! number of months; which units it shows is part of its Spark type name.
+//! number of months; which units it shows is part of its Spark type name, which
+//! a field carries where Arrow's type alone does not tell it.
+
+use arrow::datatypes::{DataType, Field, IntervalUnit};
+
+use crate::spark_type::SPARK_TYPE_KEY;
 
 /// Microseconds of a day.
 pub const MICROS_PER_DAY: i64 = 86_400_000_000;
@@ -211,6 +216,16 @@ pub fn format(value: i64, first: Unit, last: Unit) -> String {
     format!("INTERVAL '{}' {units}", body(value, first, last))
 }
 
+/// An interval of a column, in the units that its field names; without a name in all units of its kind.
+pub fn text_of(field: &Field, value: i64) -> String {
+    let named = field.metadata().get(SPARK_TYPE_KEY).and_then(|name| units_of(name));
+    let (first, last) = named.unwrap_or(match field.data_type() {
+        DataType::Interval(IntervalUnit::YearMonth) => (Unit::Year, Unit::Month),
+        _ => (Unit::Day, Unit::Second),
+    });
+    format(value, first, last)
+}
+
 fn body(value: i64, first: Unit, last: Unit) -> String {
     let sign = if value < 0 { "-" } else { "" };
     let abs = value.unsigned_abs();
@@ -257,5 +272,9 @@ mod tests {
         assert_eq!(parse_duration("10 minutes"), Some(600_000_000));
         assert_eq!(format(5_400_000_000, Unit::Minute, Unit::Minute), "INTERVAL '90' MINUTE");
         assert_eq!(parse_range("1-2", Unit::Year, Unit::Month), Some(14));
+        let months = Field::new("m", DataType::Interval(IntervalUnit::YearMonth), true);
+        assert_eq!(text_of(&months, -14), "INTERVAL '-1-2' YEAR TO MONTH");
+        let named = months.with_metadata([(SPARK_TYPE_KEY.to_owned(), "interval month".to_owned())].into());
+        assert_eq!(text_of(&named, -14), "INTERVAL '-14' MONTH");
     }
 }
