@@ -183,7 +183,8 @@ spec:
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, text).unwrap();
-        let (_, problems) = runtime().unwrap().block_on(check(&[file], &[]));
+        let (manifests, mut problems) = Manifests::read(&[file], &[], text_of);
+        problems.extend(runtime().unwrap().block_on(check_jobs(&manifests)));
         let found = problems.iter().map(|problem| {
             let line = text.lines().nth(problem.line - 1).unwrap_or_default();
             (problem.finding.path.as_str(), problem.line, line.chars().skip(problem.column - 1).take(5).collect::<String>())

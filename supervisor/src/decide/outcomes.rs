@@ -88,7 +88,7 @@ pub(super) fn rejected(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, m
         summary.cause = RunCause::StartUp;
         task.last_exit = Some(summary);
         pass.memory.restarts.start_up += 1;
-        return beyond_retry(pass, task, "SpecInvalid", format!("task {name} cannot be started; edit the manifest: {message}"));
+        return beyond_retry(pass, task, Reason::SpecInvalid, format!("task {name} cannot be started; edit the manifest: {message}"));
     }
     task.last_exit = Some(summary);
     count_disruption(pass, task);
@@ -124,7 +124,7 @@ fn failed_with(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, class: Ex
 }
 
 /// A failure that no retry of the task heals: its run fails, and a human has to look.
-fn beyond_retry(pass: &mut Pass<'_>, task: &mut TaskMemory, reason: &str, message: String) {
+fn beyond_retry(pass: &mut Pass<'_>, task: &mut TaskMemory, reason: Reason, message: String) {
     task.failures += 1;
     task.wait_in(TaskState::Failed);
     stall(pass, reason, message.clone(), StallEnd::Ready);
