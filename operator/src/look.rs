@@ -267,3 +267,33 @@ fn owner_words(pod: &Pod) -> String {
         None => format!("pod {name}, which has no owner"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_took_the_place_of_a_task_does_not_prove_that_its_instance_is_over() {
+        let task = json!({"state": "Running", "hash": "h", "generation": 1, "attempt": 1, "failures": 0, "epoch": 3, "seen": true});
+        let mut unseen = task.clone();
+        (unseen["state"], unseen["seen"]) = (json!("Starting"), json!(false));
+        let run: RunMemory = serde_json::from_value(json!({
+            "number": 1, "generation": 1, "runHash": "r", "startedAt": "2026-11-30T12:00:00Z",
+            "tasks": {"alone": task, "occupied": task, "forged": task, "lost": task, "unseen": unseen},
+        }))
+        .unwrap();
+        let what = || "a pod".to_owned();
+        let slots = BTreeMap::from([
+            ("occupied".to_owned(), Slot::Occupied { by: what() }),
+            ("forged".to_owned(), Slot::Unclassified { what: what() }),
+            ("lost".to_owned(), Slot::Lost { epoch: 3 }),
+            ("unseen".to_owned(), Slot::Unclassified { what: what() }),
+        ]);
+        let judged: Vec<String> = vanished_tasks(Some(&run), &slots).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(judged, ["alone", "forged", "occupied"]);
+        assert!(unseen_orders(Some(&run), &slots).is_empty(), "whose order met something else is told by its slot");
+    }
+}
