@@ -25,11 +25,14 @@ pub type Ended = Result<Code, Error>;
 
 /// Prints an error and gives the exit code.
 pub fn exit(ended: Ended) -> ExitCode {
-    match ended {
-        Ok(Code(code)) => ExitCode::from(code),
+    let code = match ended {
+        Ok(Code(code)) => code,
         Err(error) => {
             crate::output::say(&format!("error: {error}"));
-            ExitCode::from(error.class().exit_code())
+            error.class().exit_code()
         }
-    }
+    };
+    // The last words too, before the process goes.
+    crate::output::background::drain();
+    ExitCode::from(code)
 }

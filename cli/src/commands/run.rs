@@ -40,7 +40,6 @@ pub fn run(arguments: RunArguments) -> Ended {
     let tasks = LocalSet::new();
     let ended = tasks.block_on(&runtime, run_all(arguments));
     runtime.shutdown_background();
-    crate::output::background::drain();
     ended
 }
 

@@ -88,7 +88,8 @@ impl Locator {
         let from = match spot.style {
             Style::Plain => spot.value,
             Style::Quoted => Position { column: spot.value.column + 1, ..spot.value },
-            Style::Literal | Style::Folded => Position { line: spot.value.line + 1, column: 1 },
+            // The parser places these behind their `|` or `>`, at the text.
+            Style::Literal | Style::Folded => Position { column: 1, ..spot.value },
         };
         let quote = self.lines.get(spot.value.line - 1).and_then(|line| line.chars().nth(spot.value.column - 1));
         let quote = quote.filter(|_| spot.style == Style::Quoted);

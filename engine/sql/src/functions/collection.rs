@@ -15,7 +15,7 @@ use super::bounds::{Blame, Budget, width};
 use super::sets::{concat_lists, flatten, overlap, set_operation};
 use crate::analyzer::{Analyzer, Typed, coerce};
 use crate::error::spark_error;
-use crate::types::{list_field, list_of, map_types, struct_of};
+use crate::types::{list_field, list_of, map_types, quoted_type, struct_of};
 use crate::udf::{Rows, downcast};
 
 type Result<T> = std::result::Result<T, Error>;
@@ -335,11 +335,7 @@ fn with_element(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed>
     let ty = coerce::wider(&item, &list[1].ty, a.conf.ansi).ok_or_else(|| {
         Error::config(
             "DATATYPE_MISMATCH.ARRAY_FUNCTION_DIFF_TYPES",
-            format!(
-                "{name} needs an element of the array's type, but \"{}\" is {}; CAST it",
-                list[1].name,
-                crate::types::quoted_type(&list[1].ty)
-            ),
+            format!("{name} needs an element of the array's type; CAST \"{}\", which is {}", list[1].name, quoted_type(&list[1].ty)),
         )
     })?;
     list[0] = a.cast(list[0].clone(), &list_of(ty.clone()))?;
