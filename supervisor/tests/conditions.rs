@@ -92,7 +92,7 @@ fn a_job_that_is_held_says_why_and_what_helps_once() {
         ),
         (
             Hold::MemoryUnreadable { epoch: 41, why: "recursion limit exceeded".to_owned() },
-            "InternalError",
+            "StatusUnreadable",
             "StatusUnreadable",
             "weir.dev/discard-memory: \"41\"",
         ),

@@ -93,7 +93,7 @@ async fn what_no_reader_takes_or_nobody_made_is_told_at_its_own_job_and_stops_no
         json!({"apiVersion": "weir.dev/v1alpha1", "kind": "StreamingJob", "metadata": {"name": "j"}, "status": {"conditions": [other]}});
     world.jobs().patch_status("j", &PatchParams::apply("other"), &Patch::Apply(wordy)).await.unwrap();
     world.nest("j").await;
-    let shown = world.until_shown("j", "Stalled", "InternalError").await;
+    let shown = world.until_shown("j", "Stalled", "StatusUnreadable").await;
     let epoch = before["status"]["epoch"].as_u64().unwrap();
     let remedy = format!("weir.dev/discard-memory: \"{epoch}\"");
     let message = condition(&shown, "Ready")["message"].as_str().unwrap();
@@ -123,7 +123,7 @@ async fn what_no_reader_takes_or_nobody_made_is_told_at_its_own_job_and_stops_no
     let wordy = condition(&shown, "example.com/Wordy");
     assert!(bytes <= STATUS_BYTES && wordy["status"] == "True" && wordy["message"].to_string().len() < 200, "{bytes} bytes: {wordy}");
     world.nest("j").await;
-    world.until_shown("j", "Stalled", "InternalError").await;
+    world.until_shown("j", "Stalled", "StatusUnreadable").await;
     let discard = Patch::Merge(json!({"metadata": {"annotations": {"weir.dev/discard-memory": epoch.to_string()}}}));
     let unread = world.jobs().patch("j", &PatchParams::default(), &discard).await;
     assert!(matches!(unread, Err(kube::Error::SerdeError(_))), "{unread:?}");

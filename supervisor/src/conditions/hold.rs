@@ -45,7 +45,8 @@ impl Hold {
         match self {
             Hold::StatusNotKept => Reason::StatusNotKept,
             Hold::StatusTooNew { .. } => Reason::StatusTooNew,
-            Hold::MemoryUnreadable { .. } | Hold::InternalError { .. } => Reason::InternalError,
+            Hold::MemoryUnreadable { .. } => Reason::StatusUnreadable,
+            Hold::InternalError { .. } => Reason::InternalError,
         }
     }
 

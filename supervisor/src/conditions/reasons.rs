@@ -115,6 +115,7 @@ reasons! {
     StartingRun [Reconciling True] "A run is starting, or about to." "";
     StatusNotKept [Ready False, Stalled True, Others Unknown] "The API server drops `status.memory`: the served resource definition is older than the operator." "Apply the output of `weir-operator crd`.";
     StatusTooNew [Ready False, Stalled True, Others Unknown] "The status was written by a later Weir." "Run that version again, or set `weir.dev/discard-memory`.";
+    StatusUnreadable [Ready False, Stalled True, Others Unknown] "No reader takes what `status.memory` holds." "Restore it, or set `weir.dev/discard-memory` to the epoch that the message names.";
     Stopping [Ready False, Running False, Suspended False] "A run is stopping: on request, or with its job." "";
     StoppingRun [Reconciling True] "A run is stopping: on request, or with its job." "";
     Streaming [Ready True, Running True] "Every query of the run has opened and streams." "";
