@@ -306,11 +306,14 @@ fn http_stop_exists_on_loopback_only() {
 #[test]
 fn http_sigterm_ends_at_a_batch_boundary() {
     let place = Place::new("http-sigterm");
+    let begun = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let served = Served::start(&place, &rate("ticks"), &[], "127.0.0.1:0");
     served.until_batch("ticks", 2);
     served.process.terminate().unwrap();
-    let (code, report) = served.ended(&place);
+    let (code, mut report) = served.ended(&place);
     assert_eq!(code, Some(0));
+    let last_commit = report.as_object_mut().unwrap().remove("lastCommitMs").unwrap();
+    assert!(last_commit.as_u64().unwrap() >= begun, "{last_commit}");
     assert_eq!(report, json!({"class": "stopped", "reason": "", "message": "", "epoch": 3}));
     at_a_boundary(&place, "ticks");
 }

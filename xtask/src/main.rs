@@ -24,8 +24,8 @@ fn main() -> Result<ExitCode> {
         }
         ["suite", ..] => {
             let messages = std::io::read_to_string(std::io::stdin())?;
-            // One more than cores, since services are waited for; no more than four, since each starts services of its own.
-            let at_once = std::thread::available_parallelism().map_or(2, |cores| (cores.get() + 1).min(4));
+            // No more than four, since each starts services of its own.
+            let at_once = std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4));
             let good = xtask::suite::run(xtask::suite::binaries(&messages)?, at_once, &arguments[1..])?;
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(101) })
         }

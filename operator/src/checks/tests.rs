@@ -53,8 +53,9 @@ impl Stage {
 async fn a_job_whose_check_uses_up_a_limit_waits_longer_each_time_and_in_nobodys_way() {
     // The large one prints too much, and a patient one waits to be told.
     let mut script = Script::new(
-        r#"if grep -q PATIENT "$4"; then while [ ! -e told ]; do sleep 0.01; done; fi
-if grep -q LARGE "$4"; then echo x >> tries; echo '[                    ]'; else echo '[]'; fi"#,
+        r#"manifest="$(cat)"
+case "$manifest" in *PATIENT*) while [ ! -e told ]; do sleep 0.01; done ;; esac
+case "$manifest" in *LARGE*) echo x >> tries; echo '[                    ]' ;; *) echo '[]' ;; esac"#,
     );
     script.limits.output = 16;
     let (sender, done) = broadcast::channel(8);
