@@ -85,8 +85,8 @@ impl ApiServer {
             }
         }
         command.args(&self.options.api_server_flags);
-        // Short-lived servers on few cores: collecting garbage seldom halves what they burn, and the limit keeps several of them small.
-        command.env("GOGC", "400").env("GOMEMLIMIT", "768MiB");
+        // Short-lived servers on few cores: what they burn is to a third the collection of garbage.
+        command.env("GOGC", "400");
         command
     }
 
