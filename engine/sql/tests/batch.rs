@@ -177,10 +177,20 @@ async fn errors_have_sparks_conditions() {
         ("SELECT v FROM t UNION ALL SELECT k, v FROM u", "NUM_COLUMNS_MISMATCH"),
         ("DELETE FROM t", "WEIR_UNSUPPORTED_STATEMENT"),
         ("SELECT raise_error('no')", "USER_RAISED_EXCEPTION"),
+        ("SELECT CASE WHEN v IS NOT NULL THEN raise_error('no') ELSE v END FROM t", "USER_RAISED_EXCEPTION"),
+        ("SELECT CAST(raise_error('no') AS STRING) FROM t", "USER_RAISED_EXCEPTION"),
+        ("SELECT coalesce(raise_error('no'), 'q') FROM t", "USER_RAISED_EXCEPTION"),
+        ("SELECT CAST(assert_true(v IS NULL) AS STRING) FROM t", "USER_RAISED_EXCEPTION"),
     ] {
         let error = run(&conf, sql).await.err().unwrap_or_else(|| panic!("{sql} succeeded"));
         assert_eq!(error.condition(), condition, "{sql}: {error}");
     }
+}
+
+#[tokio::test]
+async fn an_assertion_fails_only_for_rows_that_reach_it() {
+    let sql = "SELECT CASE WHEN v IS NULL AND k IS NULL THEN raise_error('no') ELSE 1 END AS one FROM t";
+    run(&SqlConf::default(), sql).await.unwrap();
 }
 
 #[test]

@@ -138,7 +138,8 @@ impl Analyzer<'_> {
         if &value.ty == to && units.is_none() {
             return Ok(value);
         }
-        if value.ty == DataType::Null {
+        // What may fail is evaluated: raise_error has the type of NULL, too.
+        if value.ty == DataType::Null && !value.fallible {
             let null = ScalarValue::try_from(to).map_err(crate::error::from_planning)?;
             return Ok(Typed::new(Expr::Literal(null, None), to.clone(), value.name));
         }
