@@ -2,7 +2,8 @@
 //!
 //! The memory counts; status, pods and answers are held against it. Where the
 //! counter cannot be trusted the clock gives the next epoch: seconds pass
-//! faster than pods are created, so no epoch comes twice. It is not trusted
+//! faster than pods are created, and where they do not, this process knows what it
+//! gave out, so no epoch comes twice. It is not trusted
 //! when it is gone, below what is recorded beside it or below a living pod, or
 //! written by somebody else: the API server itself keeps, in `managedFields`,
 //! who last changed a field, which is a second place that an edit by hand or a

@@ -2,14 +2,18 @@
 //!
 //! It may where a stale process can do no harm: every checkpoint is on an
 //! object store, which both processes reach and whose create-if-absent fences
-//! the older one, and every sink skips a batch that it has recorded. Anything
-//! unknown counts as not fenced. Locations are compared as text; nothing is opened.
+//! the older one, and every sink skips a batch that it has recorded. A successor
+//! that claims another checkpoint fences nobody, so the fence is named after the
+//! places. Anything unknown counts as not fenced. Locations are compared as text;
+//! nothing is opened.
 
 use weir_crds::catalog;
 use weir_crds::checkpoint::{checkpoint_location, normalized_location};
 use weir_crds::manifest::substituted;
 use weir_crds::options::{Format, Role};
 use weir_crds::{SinkSpec, StreamingJob, StreamingJobSpec};
+
+use crate::token;
 
 /// Schemes of stores that every node reaches and that create an object only if it is absent.
 const OBJECT_STORES: [&str; 6] = ["s3", "gs", "az", "adl", "azure", "abfss"];
@@ -23,20 +27,24 @@ const OBJECT_STORE_HOSTS: [&str; 6] = [
     "r2.cloudflarestorage.com",
 ];
 
-/// Whether all checkpoints and sinks of a job are fenced.
-pub fn is_fenced(spec: &StreamingJobSpec, namespace: &str, job: &str) -> bool {
+/// The name of the fence that instances of a spec share: a digest of its checkpoints' places; none where one checkpoint or sink is not fenced.
+pub fn fence(spec: &StreamingJobSpec, namespace: &str, job: &str) -> Option<String> {
     let named = StreamingJob::in_namespace(namespace, job, substituted(spec));
     let queries = named.spec.tasks.iter().flat_map(|task| task.queries.iter().map(move |query| (&task.name, query)));
-    queries.into_iter().all(|(task, query)| {
-        let location = checkpoint_location(&named, task, query);
-        location.is_some_and(|location| is_on_object_store(&named.spec, &location)) && is_fenced_sink(&query.sink)
-    })
+    let mut places = queries
+        .map(|(task, query)| {
+            let location = checkpoint_location(&named, task, query).filter(|_| is_fenced_sink(&query.sink))?;
+            let resolved = catalog::location(&named.spec.catalogs, &location).ok()?;
+            let place = normalized_location(&resolved);
+            is_on_object_store(&place).then(|| format!("{place}#{}", query.checkpoint_reset_nonce))
+        })
+        .collect::<Option<Vec<String>>>()?;
+    places.sort_unstable();
+    Some(token::short(&places.join("\n"), 0))
 }
 
-fn is_on_object_store(spec: &StreamingJobSpec, location: &str) -> bool {
-    let Ok(resolved) = catalog::location(&spec.catalogs, location) else { return false };
-    let normalized = normalized_location(&resolved);
-    let Some((scheme, rest)) = normalized.split_once("://") else { return false };
+fn is_on_object_store(place: &str) -> bool {
+    let Some((scheme, rest)) = place.split_once("://") else { return false };
     let host = rest.split('/').next().unwrap_or_default().to_ascii_lowercase();
     match scheme {
         "https" => {
@@ -83,7 +91,7 @@ mod tests {
                 "sink": sink, "checkpointLocation": checkpoint,
             }]}],
         });
-        is_fenced(&serde_json::from_value(spec).unwrap(), "ns", "job")
+        fence(&serde_json::from_value(spec).unwrap(), "ns", "job").is_some()
     }
 
     #[test]
@@ -136,11 +144,25 @@ mod tests {
         let of = |root: Value, formats: [&str; 2]| {
             let tasks = json!([{"name": "a", "queries": [query("q", formats[0])]}, {"name": "b", "queries": [query("q", formats[1])]}]);
             let spec = json!({"trigger": {"continuous": {}}, "checkpointRoot": root, "tasks": tasks});
-            is_fenced(&serde_json::from_value(spec).unwrap(), "ns", "job")
+            fence(&serde_json::from_value(spec).unwrap(), "ns", "job").is_some()
         };
         assert!(of(json!("s3://lake/c"), ["delta", "csv"]));
         assert!(!of(json!("s3://lake/c"), ["delta", "console"]));
         assert!(!of(json!("/mnt/c"), ["delta", "csv"]));
         assert!(!of(Value::Null, ["delta", "noop"]));
+    }
+
+    #[test]
+    fn a_fence_is_named_after_the_places_of_all_checkpoints() {
+        let of = |location: &str, nonce: i64, sink: &str| {
+            let query = json!({"name": "q", "sources": [], "sql": "", "sink": {"format": sink}, "checkpointLocation": location, "checkpointResetNonce": nonce});
+            let spec = json!({"trigger": {"continuous": {}}, "tasks": [{"name": "t", "queries": [query]}]});
+            fence(&serde_json::from_value(spec).unwrap(), "ns", "job")
+        };
+        let one = of("s3://b/c", 0, "delta");
+        assert!(one.is_some());
+        assert_eq!((of("s3://b/c/", 0, "noop"), of("s3a://b/c", 0, "delta")), (one.clone(), one.clone()), "the same place");
+        assert!(of("s3://b/d", 0, "delta") != one && of("s3://b/c", 1, "delta") != one, "a successor there fences nobody here");
+        assert_eq!((of("s3://b/c", 0, "console"), of("/c", 0, "delta")), (None, None));
     }
 }

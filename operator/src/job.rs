@@ -13,7 +13,7 @@ use weir_crds::annotations;
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Memory;
 use weir_supervisor::conditions::Condition;
-use weir_supervisor::memory::HIGHEST_EPOCH;
+use weir_supervisor::memory::HIGHEST_CLAIM;
 use weir_supervisor::observed::{Confirmation, Shutdown, Unreadable};
 
 use crate::names::{FINALIZER, INSTALLATION, JobId, annotation};
@@ -93,7 +93,7 @@ impl Job {
         let status = self.status();
         let rows = [&status["tasks"], &status["history"]].into_iter().flat_map(|rows| rows.as_array().into_iter().flatten());
         let places = rows.chain([status, &status["run"], &status["lastRun"]]);
-        places.filter_map(|place| place["epoch"].as_u64()).filter(|epoch| *epoch <= HIGHEST_EPOCH).max().unwrap_or_default()
+        places.filter_map(|place| place["epoch"].as_u64()).filter(|epoch| *epoch <= HIGHEST_CLAIM).max().unwrap_or_default()
     }
 
     /// Our conditions as the status shows them; what cannot be read is left out.

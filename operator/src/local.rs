@@ -35,6 +35,8 @@ pub struct Local {
     pub references_at: Option<Timestamp>,
     /// Whether this process took the job on just now, so that an empty status is a new one and not a wiped one.
     pub is_new: bool,
+    /// The highest epoch that this process gave out for the job, which a status that is lost does not take along.
+    pub highest_epoch: u64,
     /// Whether an installation that is not ours was reported.
     pub conflict_reported: bool,
     /// The orders of the last pass. The same ones again are no reason to look again at once.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Memory;
-use weir_supervisor::memory::{HIGHEST_EPOCH, RunMemory, TaskMemory, TaskState};
+use weir_supervisor::memory::{HIGHEST_CLAIM, RunMemory, TaskMemory, TaskState};
 use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StopOrder};
 use weir_supervisor::time::Timestamp;
 
@@ -89,7 +89,10 @@ impl Observer<'_> {
                 slots.insert(name, slot);
             }
         }
-        let known = epochs::Known { of_pods: pods.values().filter_map(epoch_of_pod).max().unwrap_or_default(), is_new: local.is_new };
+        let known = epochs::Known {
+            of_pods: pods.values().filter_map(epoch_of_pod).chain([local.highest_epoch]).filter(is_epoch).max().unwrap_or_default(),
+            is_new: local.is_new,
+        };
         let answered = local.tasks.values().map(|asked| asked.other_epoch).filter(is_epoch).max().unwrap_or_default();
         let highest_epoch = epochs::highest(job, &known, self.now).max(answered);
         let (confirmed_terminated, unreadable) = (job.confirmed_terminated(), job.unreadable());
@@ -242,9 +245,9 @@ fn vanished_tasks(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Ve
     gone.map(|(name, task)| (name.clone(), task.clone())).collect()
 }
 
-/// Whether a number can be an epoch, whoever says it.
+/// Whether a number is believed to be an epoch, whoever says it.
 fn is_epoch(number: &u64) -> bool {
-    *number <= HIGHEST_EPOCH
+    *number <= HIGHEST_CLAIM
 }
 
 fn is_running(pod: &Pod) -> bool {

@@ -111,6 +111,10 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     }
     let (memory, damage) = remembered(job, local);
     let mut footing = footing::find(context, job, &memory, local, now).await?;
+    if footing.accepted.is_none() && memory.run.is_some() && !job.is_deleting() {
+        let generation = memory.spec.as_ref().map_or(0, |known| known.generation);
+        return hold::keep(context, job, &Hold::GenerationLost { generation }, now).await;
+    }
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
     local.remember_ended(context.take_ended(&job.id));
@@ -132,6 +136,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         plan.events.push(Event { reason: EventReason::StatusUnreadable, note });
     }
     local.health.clone_from(&plan.memory.health);
+    local.highest_epoch = plan.memory.epoch;
     if let Some(run) = &plan.memory.run {
         telemetry::record_run(&Span::current(), run.number, plan.memory.epoch);
     }
@@ -216,15 +221,14 @@ fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
                 Some(digest) => (task.clone(), with_references(hash, digest)),
                 None => (task.clone(), hash.clone()),
             });
-            let policy = accepted.spec.policy().ok().map(|mut policy| {
-                if !fencing::is_fenced(&accepted.spec, &job.id.namespace, &job.id.name) {
-                    policy.node_lost_policy = weir_crds::policy::NodeLostPolicy::Wait;
-                }
-                policy
-            });
+            let policy = accepted.spec.policy().ok();
+            let fence = fencing::fence(&accepted.spec, &job.id.namespace, &job.id.name);
             policy
                 .and_then(|policy| Desired::accepted(policy, accepted.generation, accepted.run_hash.clone(), hashes.collect()).ok())
-                .unwrap_or_else(Desired::nothing)
+                .map_or_else(Desired::nothing, |mut desired| {
+                    desired.fence = fence;
+                    desired
+                })
         }
         None => Desired::nothing(),
     };

@@ -36,6 +36,9 @@ pub struct Desired {
     pub lifetime: Lifetime,
     /// The image that the next run uses; shown in status.
     pub image: String,
+    /// Names the places where instances of this generation fence each other; none where nothing does. A lost instance is
+    /// harmless to a successor behind the same fence, and only to such a one.
+    pub fence: Option<String>,
     schedule: Option<Schedule>,
 }
 
@@ -98,6 +101,7 @@ impl Desired {
             paused: false,
             lifetime: Lifetime::AsTriggered,
             image: String::new(),
+            fence: None,
             schedule,
         })
     }
@@ -115,6 +119,7 @@ impl Desired {
             paused: false,
             lifetime: Lifetime::AsTriggered,
             image: String::new(),
+            fence: None,
             schedule: None,
         }
     }

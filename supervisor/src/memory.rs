@@ -25,6 +25,8 @@ pub const MEMORY_VERSION: u32 = 1;
 pub const HISTORY_LENGTH: usize = 10;
 /// Epochs have twelve digits; a greater number is none, whoever says it.
 pub const HIGHEST_EPOCH: u64 = 999_999_999_999;
+/// A greater number is believed of nobody but the memory itself, so that epochs are left above whatever others say.
+pub const HIGHEST_CLAIM: u64 = 899_999_999_999;
 
 /// The memory of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,6 +69,9 @@ pub struct Memory {
     /// Instances in a slot that were given up without proof of their end, by epoch; told once.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub given_up: BTreeSet<u64>,
+    /// By epoch of an instance that may be alive: the fence that it was begun behind (`Desired::fence`).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fences: BTreeMap<u64, String>,
     /// Since when the supervisor is to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown_since: Option<Timestamp>,
@@ -286,6 +291,7 @@ impl Default for Memory {
             confirmation: None,
             unreadable: BTreeMap::new(),
             given_up: BTreeSet::new(),
+            fences: BTreeMap::new(),
             shutdown_since: None,
             schedule: None,
             one_run: None,
@@ -302,6 +308,14 @@ pub enum MemoryError {
     /// Not the JSON that this crate writes.
     #[error("the supervisor's memory cannot be read; restore the file or remove it to start afresh: {0}")]
     Damaged(#[from] serde_json::Error),
+    /// A counter that nothing can have driven up so far.
+    #[error(
+        "the supervisor's memory has the epoch {epoch}, which has not been given out; restore what was there or remove it to start afresh"
+    )]
+    Exhausted {
+        /// The epoch found.
+        epoch: u64,
+    },
     /// Written by a later version.
     #[error("the supervisor's memory has version {found}, this one knows up to {MEMORY_VERSION}; use the newer Weir")]
     Newer {
@@ -316,6 +330,10 @@ impl Memory {
         let memory: Memory = serde_json::from_str(text)?;
         if memory.version > MEMORY_VERSION {
             return Err(MemoryError::Newer { found: memory.version });
+        }
+        // Half of what is left above all claims: no job begins so many instances.
+        if memory.epoch > HIGHEST_CLAIM + (HIGHEST_EPOCH - HIGHEST_CLAIM) / 2 {
+            return Err(MemoryError::Exhausted { epoch: memory.epoch });
         }
         Ok(memory)
     }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{MINUTE, Stage, continuous, report, seconds, starts};
 use weir_crds::policy::NodeLostPolicy;
-use weir_supervisor::memory::{HIGHEST_EPOCH, TaskState};
+use weir_supervisor::memory::{HIGHEST_CLAIM, HIGHEST_EPOCH, TaskState};
 use weir_supervisor::observed::{Confirmation, Exit, ExitCause, Phase, Shutdown, StopOrder, Unreadable};
 use weir_supervisor::{Action, ExitClass, Slot};
 
@@ -123,12 +123,54 @@ fn a_word_about_a_living_instance_does_not_wait_for_it_to_fall_silent() {
 }
 
 #[test]
-fn a_stranger_that_is_given_up_is_told_of_once() {
+fn no_edit_moves_the_fence_that_an_instance_was_begun_behind() {
+    for (begun, edited) in [(None, Some("f1")), (Some("f1"), Some("f2")), (Some("f1"), None)] {
+        let mut stage = Stage::new(continuous(&["a"]));
+        stage.desired.fence = begun.map(str::to_owned);
+        stage.stream();
+        stage.desired.fence = edited.map(str::to_owned);
+        stage.desired.generation = 2;
+        stage.desired.run_hash = "r2".to_owned();
+        assert!(starts(&vanish(&mut stage, "a")).is_empty(), "{begun:?} {edited:?}");
+        assert!(starts(&stage.wait(MINUTE * 60)).is_empty(), "{begun:?} {edited:?}");
+        assert_eq!(stage.condition("PreviousRunTerminated").reason, "PodVanished");
+        assert_eq!(starts(&say(&mut stage, "1")), [("a", 2)]);
+        assert_eq!(stage.memory.fences.keys().copied().collect::<Vec<_>>(), if edited.is_some() { vec![2] } else { vec![] });
+    }
+}
+
+#[test]
+fn an_instance_that_nobody_remembers_is_behind_no_fence() {
     let mut stage = Stage::new(continuous(&["a"]));
     stage.stream();
     let since = stage.now;
     stage.there("a").phase = Phase::Unreachable { since };
     stage.memory = weir_supervisor::Memory::default();
+    assert!(stage.wait(MINUTE * 60).is_empty());
+}
+
+#[test]
+fn whatever_others_say_there_are_epochs_left() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.observed.highest_epoch = HIGHEST_EPOCH;
+    assert_eq!(starts(&stage.settle()), [("a", 1)], "too much to be believed");
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.observed.highest_epoch = HIGHEST_CLAIM;
+    assert_eq!(starts(&stage.settle()), [("a", HIGHEST_CLAIM + 1)]);
+    let text = stage.memory.to_json();
+    assert!(weir_supervisor::Memory::from_json(&text).is_ok());
+    let driven = text.replace(&format!("\"epoch\":{}", HIGHEST_CLAIM + 1), &format!("\"epoch\":{HIGHEST_EPOCH}"));
+    assert!(weir_supervisor::Memory::from_json(&driven).unwrap_err().to_string().contains("999999999999"));
+}
+
+#[test]
+fn a_stranger_that_is_given_up_is_told_of_once() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    let since = stage.now;
+    stage.there("a").phase = Phase::Unreachable { since };
+    // It was begun by a run that is over.
+    stage.memory = weir_supervisor::Memory { fences: stage.memory.fences.clone(), ..weir_supervisor::Memory::default() };
     stage.now = weir_supervisor::time::after(stage.now, seconds(30));
     for _ in 0..3 {
         let plan = stage.step();

@@ -62,7 +62,9 @@ pub async fn keep(context: &Context, job: &Job, hold: &Hold, now: Timestamp) -> 
     }
     Ok(Next::Within(match hold {
         Hold::StatusNotKept => ASK_AGAIN,
-        Hold::StatusTooNew { .. } | Hold::MemoryUnreadable { .. } | Hold::InternalError { .. } => context.settings.resync(rand::random()),
+        Hold::StatusTooNew { .. } | Hold::MemoryUnreadable { .. } | Hold::GenerationLost { .. } | Hold::InternalError { .. } => {
+            context.settings.resync(rand::random())
+        }
     }))
 }
 

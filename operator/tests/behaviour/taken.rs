@@ -116,3 +116,30 @@ async fn m09_a_job_takes_its_generations_with_it_and_a_new_one_of_its_name_needs
     operator.stop().await;
     world.check(&[("j", "t")]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m10_a_run_whose_generation_is_gone_goes_on_and_nothing_follows_it_without_one() {
+    let world = World::new("lost").await;
+    let operator = world.operator().await;
+    world.apply(&job("j", &["t"])).await;
+    world.until_streaming("j").await;
+    let pid = world.pid("j", "t");
+    let mut broken = job("j", &["t"]);
+    broken["spec"]["tasks"][0]["queries"][0]["sql"] = json!("SELECT 1 -- REFUSE: no such column");
+    world.apply(&broken).await;
+    world.until_condition("j", "Accepted", "False", "").await;
+    world.remove_map("j-g1").await;
+    world.annotate("j", "example.com/look", "again").await;
+    let shown = world.until_condition("j", "Stalled", "True", "GenerationLost").await;
+    assert!(condition(&shown, "Ready")["message"].as_str().unwrap().contains("generation 1"), "{shown:#}");
+    world.until_event("j", "GenerationLost").await;
+    assert_eq!(world.pid("j", "t"), pid);
+    // Its process ends: nothing can be begun in its place, until the manifest is mended.
+    world.kubelet.kill(&world.namespace, "j--t", Signal::KILL).unwrap();
+    world.until_looked_again(&operator).await;
+    assert_eq!(world.processes("j"), 1, "no second one");
+    world.apply(&job("j", &["t"])).await;
+    world.until_streaming("j").await;
+    operator.stop().await;
+    world.check(&[("j", "t")]);
+}

@@ -32,6 +32,11 @@ pub enum Hold {
         /// Why.
         why: String,
     },
+    /// What the run was begun with is not kept any more, and the newest generation is not accepted.
+    GenerationLost {
+        /// The generation of the run.
+        generation: i64,
+    },
     /// Looking at the job fails by a defect of the shell.
     InternalError {
         /// What the defect says of itself.
@@ -46,6 +51,7 @@ impl Hold {
             Hold::StatusNotKept => Reason::StatusNotKept,
             Hold::StatusTooNew { .. } => Reason::StatusTooNew,
             Hold::MemoryUnreadable { .. } => Reason::StatusUnreadable,
+            Hold::GenerationLost { .. } => Reason::GenerationLost,
             Hold::InternalError { .. } => Reason::InternalError,
         }
     }
@@ -64,6 +70,10 @@ impl Hold {
                 "status.memory cannot be read ({why}), so nothing is started or stopped: it was not written by Weir. Restore it, or annotate \
                  weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, above every epoch that can be found"
             ),
+            Hold::GenerationLost { generation } => format!(
+                "the ConfigMap of generation {generation}, with which the run was begun, is gone, and the newest generation is not accepted \
+                 yet, so nothing is started or stopped: mend the manifest (`weir check` says what is wrong), or restore the ConfigMap"
+            ),
             Hold::InternalError { words } => {
                 format!("looking at this job fails by a defect of the operator, other jobs go on: {words}")
             }
@@ -73,6 +83,7 @@ impl Hold {
     fn event(&self) -> Event {
         let reason = match self {
             Hold::StatusNotKept | Hold::StatusTooNew { .. } | Hold::MemoryUnreadable { .. } => EventReason::StatusUnreadable,
+            Hold::GenerationLost { .. } => EventReason::GenerationLost,
             Hold::InternalError { .. } => EventReason::InternalError,
         };
         Event { reason, note: cut(&self.message(), NOTE_BYTES) }

@@ -187,6 +187,9 @@ fn start_due_in(pass: &mut Pass<'_>, run: &mut RunMemory) {
             task.generation = pass.desired.generation;
             task.hash = pass.desired.task_hash(name).to_owned();
             task.start_clock = Some(pass.now);
+            if let Some(fence) = &pass.desired.fence {
+                pass.memory.fences.insert(pass.memory.epoch, fence.clone());
+            }
         }
     }
 }

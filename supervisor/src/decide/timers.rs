@@ -5,7 +5,7 @@
 
 use crate::decide::Pass;
 use crate::exit::own_report;
-use crate::memory::{HIGHEST_EPOCH, NextStart, RunMemory, StartReason, TaskMemory};
+use crate::memory::{HIGHEST_CLAIM, NextStart, RunMemory, StartReason, TaskMemory};
 use crate::observed::{Instance, Phase, Slot};
 use crate::time::{Timestamp, after};
 
@@ -16,7 +16,7 @@ pub(super) fn absorb_epochs(pass: &mut Pass<'_>) {
         Slot::Rejected { epoch, .. } | Slot::Lost { epoch } => [*epoch, 0],
         Slot::Present(instance) => [instance.epoch, reported(instance)],
     });
-    let seen = slots.chain([pass.observed.highest_epoch]).filter(|epoch| *epoch <= HIGHEST_EPOCH);
+    let seen = slots.chain([pass.observed.highest_epoch]).filter(|epoch| *epoch <= HIGHEST_CLAIM);
     pass.memory.epoch = seen.chain([pass.memory.highest_epoch()]).max().unwrap_or_default();
 }
 

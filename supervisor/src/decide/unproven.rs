@@ -1,8 +1,9 @@
 //! Instances of which nobody knows whether they are over.
 //!
 //! One on a silent node, or one that vanished without being seen to end, is
-//! followed by another only where a fence makes it harmless or a human vouches
-//! for its end; else the job waits for proof. The word of a human is good for
+//! followed by another only where both stand behind one fence, which makes it
+//! harmless, or a human vouches for its end; else the job waits for proof. The
+//! fence is the one that it was begun behind: no edit moves it. The word of a human is good for
 //! what waited for it when it came, and for nothing later: one that names an
 //! epoch by mistake is answered and has no effect when that one falls silent.
 
@@ -87,7 +88,11 @@ pub(super) fn given_up(pass: &Pass<'_>, instance: &Instance) -> Option<GivenUp> 
         // Nothing of it can come back.
         _ => true,
     };
-    let fenced = pass.desired.rules.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced;
+    let begun_behind = pass.memory.fences.get(&instance.epoch);
+    // What was given up once stays so.
+    let harmless =
+        pass.memory.given_up.contains(&instance.epoch) || begun_behind.is_some_and(|fence| pass.desired.fence.as_ref() == Some(fence));
+    let fenced = pass.desired.rules.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced && harmless;
     (fenced && has_lasted).then_some(GivenUp::Fenced)
 }
 
@@ -112,6 +117,8 @@ pub(super) fn tell(pass: &mut Pass<'_>, task: &str, instance: &Instance, because
 pub(super) fn observe_strangers(pass: &mut Pass<'_>) {
     let present: BTreeSet<u64> = instances(pass.observed).map(|(_, instance)| instance.epoch).collect();
     pass.memory.given_up.retain(|epoch| present.contains(epoch));
+    let begun: BTreeSet<u64> = pass.memory.run.iter().flat_map(|run| run.tasks.values()).filter_map(|task| task.epoch).collect();
+    pass.memory.fences.retain(|epoch, _| present.contains(epoch) || begun.contains(epoch));
     for (name, instance) in instances(pass.observed) {
         let task = pass.memory.run.as_ref().and_then(|run| run.tasks.get(name));
         let owned = task.is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch));

@@ -60,7 +60,9 @@ pub fn manual(tasks: &[&str]) -> Desired {
 
 pub fn desired(rules: JobPolicy) -> Desired {
     let hashes: BTreeMap<String, String> = rules.tasks.iter().map(|task| (task.name.clone(), "h1".to_owned())).collect();
-    Desired::accepted(rules, 1, "r1".to_owned(), hashes).unwrap()
+    let mut desired = Desired::accepted(rules, 1, "r1".to_owned(), hashes).unwrap();
+    desired.fence = Some("f1".to_owned());
+    desired
 }
 
 pub fn report(class: ExitClass, epoch: u64) -> ExitReport {
