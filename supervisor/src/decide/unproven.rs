@@ -15,7 +15,7 @@ use weir_crds::policy::NodeLostPolicy;
 use crate::decide::Pass;
 use crate::events::EventReason;
 use crate::memory::ConfirmationMemory;
-use crate::observed::{Instance, Observed, Phase, Slot};
+use crate::observed::{Instance, Observed, Phase, Shutdown, Slot};
 use crate::time::elapsed;
 
 /// How long a node may be silent before its tasks are judged.
@@ -89,9 +89,11 @@ pub(super) fn given_up(pass: &Pass<'_>, instance: &Instance) -> Option<GivenUp> 
         _ => true,
     };
     let begun_behind = pass.memory.fences.get(&instance.epoch);
+    // Nothing of this job follows it any more.
+    let is_last = pass.observed.shutdown != Shutdown::None;
     // What was given up once stays so.
-    let harmless =
-        pass.memory.given_up.contains(&instance.epoch) || begun_behind.is_some_and(|fence| pass.desired.fence.as_ref() == Some(fence));
+    let harmless = pass.memory.given_up.contains(&instance.epoch)
+        || begun_behind.is_some_and(|fence| is_last || pass.desired.fence.as_ref() == Some(fence));
     let fenced = pass.desired.rules.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced && harmless;
     (fenced && has_lasted).then_some(GivenUp::Fenced)
 }
