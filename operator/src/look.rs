@@ -90,11 +90,11 @@ impl Observer<'_> {
             }
         }
         let known = epochs::Known {
-            of_pods: pods.values().filter_map(epoch_of_pod).chain([local.highest_epoch]).filter(is_epoch).max().unwrap_or_default(),
+            of_pods: pods.values().filter_map(epoch_of_pod).filter(is_epoch).max().unwrap_or_default(),
             is_new: local.is_new,
         };
         let answered = local.tasks.values().map(|asked| asked.other_epoch).filter(is_epoch).max().unwrap_or_default();
-        let highest_epoch = epochs::highest(job, &known, self.now).max(answered);
+        let highest_epoch = epochs::highest(job, &known, self.now).max(answered).max(local.highest_epoch);
         let (confirmed_terminated, unreadable) = (job.confirmed_terminated(), job.unreadable());
         let observed = Observed { slots, highest_epoch, shutdown: job.shutdown(), confirmed_terminated, unreadable };
         Ok(Look { observed, pods })

@@ -136,7 +136,6 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
         plan.events.push(Event { reason: EventReason::StatusUnreadable, note });
     }
     local.health.clone_from(&plan.memory.health);
-    local.highest_epoch = plan.memory.epoch;
     if let Some(run) = &plan.memory.run {
         telemetry::record_run(&Span::current(), run.number, plan.memory.epoch);
     }
@@ -145,6 +144,8 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     {
         return hold::keep(context, &Job::read(*stored), &Hold::StatusNotKept, now).await;
     }
+    // Only what is stored is given out.
+    local.highest_epoch = plan.memory.epoch;
     let accepted = footing.accepted_or_empty();
     let subject = Subject { job, accepted: &accepted, memory: &plan.memory, pods: &look.pods };
     let applied = apply(context, &subject, &plan, local, now).await;
