@@ -33,7 +33,7 @@ test: packages services ## run every test, on a real Kafka broker, a real Spark 
 
 build: ## build bin/weir and bin/weir-operator
 	@scripts/setup-packages.sh --build
-	cargo build -p weir -p weir-operator
+	cargo build -p weir -p weir-operator --features weir-operator/test-clock
 	@mkdir -p bin && ln -sfn "$(TARGET)/debug/weir" bin/weir && ln -sfn "$(TARGET)/debug/weir-operator" bin/weir-operator
 
 check-format: ## say which files are not formatted

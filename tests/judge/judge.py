@@ -28,7 +28,10 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.pollingDelay": "10ms",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC",
+    # Many small queries once each: what compiling them costs is never earned back.
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

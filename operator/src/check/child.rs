@@ -1,11 +1,11 @@
-//! A child process within limits: group of its own, memory, time, output, and an end with its parent.
+//! A child process within limits: group of its own, memory, time, processor time, output.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -16,6 +16,8 @@ use super::Limits;
 const STDERR_BYTES: u64 = 16 * 1024;
 /// Room for what allocators and stacks reserve and do not touch.
 const ADDRESS_SPACE_PER_MEMORY: u64 = 4;
+/// Threads work side by side; a second of waiting is worth no more of theirs than this.
+const PROCESSOR_TIME_PER_TIME: u64 = 4;
 
 /// How the child ended.
 pub(super) enum Ended {
@@ -52,23 +54,23 @@ fn start(program: &Path, limits: &Limits) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.args(["check", "--output", "json", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
-    let at_most = |bytes: u64| Rlimit { current: Some(bytes), maximum: Some(bytes) };
-    let (data, address_space) = (at_most(limits.memory), at_most(limits.memory.saturating_mul(ADDRESS_SPACE_PER_MEMORY)));
-    let parent = getpid();
-    // SAFETY: between fork and exec the closure makes only direct system calls and allocates nothing on the way to success.
-    unsafe {
-        command.pre_exec(move || {
-            // The signal follows the death of the thread that forks: a worker of the runtime, which lives as long as the process.
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            if getppid() != Some(parent) {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            setrlimit(Resource::Data, data)?;
-            setrlimit(Resource::As, address_space)?;
-            Ok(())
-        });
+    let mut child = command.spawn()?;
+    if let Err(error) = limit(&child, limits) {
+        child.start_kill()?;
+        return Err(error);
     }
-    command.spawn()
+    Ok(child)
+}
+
+/// The child waits for its document meanwhile, so what it does with it is within the limits. They are not set between fork and exec: a fork
+/// copies the page tables of an operator that holds thousands of jobs. Processor time is what ends a child whose operator was killed.
+fn limit(child: &Child, limits: &Limits) -> io::Result<()> {
+    let Some(pid) = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) else { return Ok(()) };
+    let at_most = |amount: u64| Rlimit { current: Some(amount), maximum: Some(amount) };
+    prlimit(Some(pid), Resource::Data, at_most(limits.memory))?;
+    prlimit(Some(pid), Resource::As, at_most(limits.memory.saturating_mul(ADDRESS_SPACE_PER_MEMORY)))?;
+    prlimit(Some(pid), Resource::Cpu, at_most(limits.timeout.as_secs().saturating_add(1).saturating_mul(PROCESSOR_TIME_PER_TIME)))?;
+    Ok(())
 }
 
 async fn finished(child: &mut Child, document: &str, output: u64) -> io::Result<Ended> {

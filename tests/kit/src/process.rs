@@ -5,7 +5,7 @@
 //! blocks on a full pipe, and every line is an event that [`Output::wait_for`] can wait for.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -138,8 +138,7 @@ pub struct Guarded {
 
 impl Guarded {
     /// Starts the command with its three streams connected to the handle. `name` is used in messages and log files.
-    pub fn spawn(name: &str, mut command: Command) -> Result<Guarded> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    pub fn spawn(name: &str, command: Command) -> Result<Guarded> {
         let description = format!("{command:?}");
         let mut child = spawner::spawn(command).with_context(|| format!("starting {name}: {description}"))?;
         let (stdout, stderr, output) = (Output::default(), Output::default(), Output::default());

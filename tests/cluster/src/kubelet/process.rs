@@ -60,6 +60,9 @@ pub struct Running {
     _tasks: Vec<Owned>,
 }
 
+/// The variables that a container has of the test process.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH"];
+
 /// What to start.
 pub struct Start {
     pub binary: PathBuf,
@@ -74,9 +77,9 @@ impl Running {
     /// Starts the process; `wake` is told of its end.
     pub fn start(start: Start, table: &Arc<Table>, ready: watch::Receiver<bool>, mut tasks: Vec<Owned>, wake: Arc<Notify>) -> Result<Self> {
         let mut command = Command::new(&start.binary);
-        command.args(&start.arguments).env_clear().current_dir(&start.folder);
-        for name in ["PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH"] {
-            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        command.args(&start.arguments).current_dir(&start.folder);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| !INHERITED.iter().any(|kept| name == kept)) {
+            command.env_remove(name);
         }
         command.envs(&start.environment);
         let name = start.record.pod.clone();
