@@ -16,9 +16,14 @@ cd "$REPOSITORY"
 # Programs that tests start are built together with the tests.
 export WEIR_TEST_BUILT=1
 
+target="${CARGO_TARGET_DIR:-target}"
+
 run() {
+    # Only where clones share a folder that is kept.
+    [ -z "${CARGO_TARGET_DIR:-}" ] || scripts/sources.sh recall "$target" || return
     cargo test --no-run --message-format=json-render-diagnostics "${build[@]}" >"$messages" || return
-    "${CARGO_TARGET_DIR:-target}/debug/xtask" suite "$@" <"$messages"
+    [ -z "${CARGO_TARGET_DIR:-}" ] || scripts/sources.sh remember "$target" || return
+    "$target/debug/xtask" suite "$@" <"$messages"
     local status="$?"
     cargo test --doc --no-fail-fast "${build[@]}" -- "$@" || status="$?"
     return "$status"

@@ -24,9 +24,7 @@ fn main() -> Result<ExitCode> {
         }
         ["suite", ..] => {
             let messages = std::io::read_to_string(std::io::stdin())?;
-            // No more than four, since each starts services of its own.
-            let at_once = std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4));
-            let good = xtask::suite::run(xtask::suite::binaries(&messages)?, at_once, &arguments[1..])?;
+            let good = xtask::suite::run(xtask::suite::binaries(&messages)?, xtask::suite::at_once(), &arguments[1..])?;
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(101) })
         }
         _ => {

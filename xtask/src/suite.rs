@@ -6,7 +6,9 @@
 //! Input is what `cargo test --no-run --message-format=json-render-diagnostics` prints. Summing up is `scripts/sum-tests.sh`'s business.
 
 use std::collections::VecDeque;
+use std::env;
 use std::io::{Seek, Write};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -14,6 +16,9 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+
+/// The harness's own variable.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// What takes long begins first, so that the last binary to end is a short one: package folder and target.
 const LONGEST_FIRST: [(&str, &str); 8] = [
@@ -26,6 +31,9 @@ const LONGEST_FIRST: [(&str, &str); 8] = [
     ("cluster", "control_plane"),
     ("supervisor", "protocol_model"),
 ];
+
+/// Their tests wait for processes most of the time, so more of them run at once than there are cores.
+const WAITING: &str = "behaviour";
 
 /// A test binary and the folder of its package, where cargo would start it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,9 +55,23 @@ impl Binary {
 
     fn command(&self, arguments: &[String]) -> Command {
         let mut command = Command::new(&self.executable);
+        if self.target == WAITING && env::var_os(TEST_THREADS).is_none() {
+            command.env(TEST_THREADS, (2 * cores()).to_string());
+        }
         command.args(arguments).current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package).stdin(Stdio::null());
         command
     }
+}
+
+/// How many processors this process may use.
+fn cores() -> usize {
+    thread::available_parallelism().map_or(2, NonZero::get)
+}
+
+/// How many binaries run at once: one more than there are cores, since they wait now and then, and no more than four, since each starts services.
+#[must_use]
+pub fn at_once() -> usize {
+    (cores() + 1).min(4)
 }
 
 /// The test binaries that cargo's messages name, in the order in which they should begin.
