@@ -43,7 +43,7 @@ codegen: ## write the generated files anew: CRDs, reference pages
 	cargo xtask codegen
 
 soak: packages services ## the long form of the soak tests (hours)
-	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) -- soak --nocapture
+	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) -- soak m13 --nocapture
 
 crash: packages services ## the long form of the crash tests: killed and frozen at every failpoint (an hour)
 	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) -- crash --nocapture
