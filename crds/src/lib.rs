@@ -29,6 +29,7 @@ pub mod conf;
 pub mod duration;
 pub mod exit;
 pub mod finding;
+pub mod image;
 pub mod manifest;
 pub mod options;
 pub mod policy;

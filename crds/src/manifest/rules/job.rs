@@ -2,6 +2,7 @@
 
 use crate::conf;
 use crate::finding::{Finding, nearest};
+use crate::image;
 use crate::manifest::cron;
 use crate::options::{Kind, Value};
 use crate::resource::{StreamingJob, TaskRetryModeSpec};
@@ -20,6 +21,7 @@ pub(super) fn check(job: &StreamingJob, findings: &mut Vec<Finding>) {
     names(job, findings);
     trigger(job, findings);
     delays(job, findings);
+    image(job, findings);
     annotations(job, findings);
     listeners(job, findings);
     for mut finding in conf::check(&job.spec.conf) {
@@ -155,6 +157,13 @@ fn delays(job: &StreamingJob, findings: &mut Vec<Finding>) {
         order("spec.taskRetry", &retry.initial_delay, &retry.max_delay, ["initialDelay", "maxDelay"]);
     }
     order("spec.health", &job.spec.health.stale_after, &job.spec.health.fail_after, ["staleAfter", "failAfter"]);
+}
+
+/// An empty one is as if absent.
+fn image(job: &StreamingJob, findings: &mut Vec<Finding>) {
+    let Some(given) = job.spec.image.as_deref().filter(|given| !given.is_empty() && !image::is_reference(given)) else { return };
+    let message = format!("{given:?} names no image");
+    findings.push(Finding::error("image", "spec.image", message).found(given).remedy(image::GRAMMAR));
 }
 
 fn annotations(job: &StreamingJob, findings: &mut Vec<Finding>) {
