@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tracing::Instrument;
 use weir_crds::resource::StreamingJobSpec;
+use weir_supervisor::conditions::{Condition, Reason};
 use weir_supervisor::time::{Timestamp, after};
 
 use crate::accept::Refusal;
@@ -73,6 +74,7 @@ impl Checks {
     /// How far the check of a job's newest generation is; begins it where it is not.
     pub fn state(&self, job: &Job, spec: &StreamingJobSpec, now: Timestamp) -> CheckState {
         let mut known = self.known.lock();
+        let is_first = !known.contains_key(&job.id);
         let obstacle = match known.get(&job.id).filter(|(generation, _)| *generation == job.generation) {
             Some((_, CheckState::Unavailable { message, retry_at })) if *retry_at <= now => Some(message.clone()),
             Some((_, state)) => return state.clone(),
@@ -82,7 +84,7 @@ impl Checks {
         let digest = token::short(&document, 0);
         let (waits, is_costly) = {
             let costly = self.costly.lock();
-            (costly.waits(&digest, now), costly.is_costly(&job.id))
+            (costly.waits(&digest, now), costly.is_costly(&job.id) || (is_first && shows_an_obstacle(job)))
         };
         let begins = waits.is_none();
         let state = match waits {
@@ -142,4 +144,14 @@ impl Checks {
         };
         tokio::spawn(checked.instrument(span));
     }
+}
+
+/// Whether an earlier process could not check this very generation: whatever was in its way may be so again.
+fn shows_an_obstacle(job: &Job) -> bool {
+    let is_one = |condition: &Condition| {
+        condition.kind == "Accepted"
+            && condition.reason == Reason::CheckUnavailable.as_str()
+            && condition.observed_generation == job.generation
+    };
+    job.conditions().iter().any(is_one)
 }

@@ -4,7 +4,9 @@
 //! it comes back after another, and a changed one does not. Its job is
 //! remembered too: until a check of it ends by itself, it is checked in a place
 //! of its own and delays no other. In this process only: a new leader tries
-//! each once more. Pure: the time is given.
+//! each once more, in that place, because the status shows what was in the way;
+//! what was accepted is in its ConfigMap and never checked again. Pure: the time
+//! is given.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

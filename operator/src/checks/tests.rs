@@ -17,10 +17,15 @@ impl Clock for Stopped {
 }
 
 fn job(name: &str, generation: i64, sql: &str) -> Job {
+    shown(name, generation, sql, json!({}))
+}
+
+fn shown(name: &str, generation: i64, sql: &str, status: serde_json::Value) -> Job {
     let query = json!({"name": "q", "sources": [{"name": "s", "format": "rate"}], "sql": sql, "sink": {"format": "noop"}});
     let object = json!({
         "metadata": {"name": name, "namespace": "n", "uid": name, "generation": generation},
         "spec": {"trigger": {"continuous": {}}, "tasks": [{"name": "t", "queries": [query]}]},
+        "status": status,
     });
     Job::read(serde_json::from_value(object).unwrap())
 }
@@ -85,4 +90,18 @@ case "$manifest" in *LARGE*) echo x >> tries; echo '[                    ]' ;; *
     std::fs::write(script.file("told"), "").unwrap();
     assert_eq!(stage.done.recv().await.unwrap(), changed.id);
     assert_eq!(stage.state(&changed), CheckState::Passed);
+
+    // Another leader learns from the status that this generation may take long, and lets it delay nobody either.
+    std::fs::remove_file(script.file("told")).unwrap();
+    let (sender, done) = broadcast::channel(8);
+    let clock = Arc::clone(&stage.clock);
+    let checks = Checks::new(Checker::new(script.file("weir"), script.limits, 1), Arc::clone(&clock) as Arc<dyn Clock>, sender);
+    let mut heir = Stage { checks, clock, done };
+    let accepted = json!({"type": "Accepted", "status": "Unknown", "reason": "CheckUnavailable", "observedGeneration": 5,
+                          "lastTransitionTime": "2026-11-30T00:00:00Z"});
+    let slow = shown("large", 5, "SELECT 'PATIENT'", json!({"conditions": [accepted]}));
+    assert!(matches!(heir.state(&slow), CheckState::Running { .. }));
+    assert_eq!(heir.checked(&job("other", 1, "SELECT 1")).await, CheckState::Passed);
+    std::fs::write(script.file("told"), "").unwrap();
+    assert_eq!(heir.done.recv().await.unwrap(), slow.id);
 }
