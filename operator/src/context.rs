@@ -93,7 +93,7 @@ impl Context {
         shown.spec.image = Some(desired.image.clone());
         shown.status = Some(status);
         self.metrics.board.update(&job.id, JobView::of(&shown));
-        self.known(&job.id.namespace, &job.id.name, |known| known.id = Some(job.id.clone()));
+        self.known(&job.id.namespace, &job.id.name, |known| known.is(&job.id));
     }
 
     /// The job is another installation's.
@@ -102,7 +102,7 @@ impl Context {
         conflicts.insert(id.clone());
         self.metrics.operator.scope_conflicts(conflicts.len());
         drop(conflicts);
-        self.known(&id.namespace, &id.name, |known| known.id = Some(id.clone()));
+        self.known(&id.namespace, &id.name, |known| known.is(id));
     }
 
     /// The job is ours after all.
@@ -165,10 +165,10 @@ impl Context {
     pub fn saw(&self, id: &JobId, object: &DynamicObject) {
         let Some(version) = object.metadata.resource_version.as_deref() else { return };
         let before = self.known(&id.namespace, &id.name, |known| {
-            let before = known.id.as_ref().filter(|known| *known == id).map(|_| std::mem::take(&mut known.version));
-            known.id = Some(id.clone());
-            version.clone_into(&mut known.version);
-            before
+            let before = std::mem::replace(&mut known.version, version.into());
+            let is_same = known.uid.as_deref() == Some(&id.uid);
+            known.is(id);
+            is_same.then_some(before)
         });
         if before.is_some_and(|before| went_back(&before, version)) {
             self.went_back();
@@ -185,7 +185,8 @@ impl Context {
     pub fn forget(&self, namespace: &str, name: &str) {
         self.left.written.lock().remove(&(namespace.to_owned(), name.to_owned()));
         let known = self.left.jobs.lock().remove(&(namespace.to_owned(), name.to_owned()));
-        if let Some(id) = known.and_then(|known| known.id) {
+        if let Some(uid) = known.and_then(|known| known.uid) {
+            let id = JobId { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.into() };
             self.left.locals.lock().remove(&id);
             self.left.ended.lock().take(&id.uid);
             self.metrics.board.remove(&id);
@@ -218,13 +219,22 @@ fn name_of(metadata: &ObjectMeta) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
-/// What is known of a name.
+/// What is known of a name; small, since there is one per job.
 #[derive(Default)]
 struct Known {
-    /// The job that has it.
-    id: Option<JobId>,
+    /// UID of the job that has it.
+    uid: Option<Box<str>>,
     /// Failed passes in a row.
     failures: u32,
-    /// The version that was seen last.
-    version: String,
+    /// The version that was seen last; empty before.
+    version: Box<str>,
+}
+
+impl Known {
+    /// The name is this job's.
+    fn is(&mut self, id: &JobId) {
+        if self.uid.as_deref() != Some(&id.uid) {
+            self.uid = Some(id.uid.as_str().into());
+        }
+    }
 }
