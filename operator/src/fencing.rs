@@ -1,18 +1,23 @@
 //! Whether a lost pod of a job may be replaced before it is known to be gone.
 //!
-//! It may where a stale process can do no harm: every checkpoint is on an
-//! object store, which both processes reach and whose create-if-absent fences
-//! the older one, and every sink skips a batch that it has recorded. A successor
-//! that claims another checkpoint fences nobody, so the fence is named after the
-//! places. Anything unknown counts as not fenced. Locations are compared as text;
-//! nothing is opened.
+//! It may where a stale process can do no harm: every checkpoint of its task is
+//! on an object store, which both processes reach and whose create-if-absent
+//! fences the older one, and every sink skips a batch that it has recorded. A
+//! successor that claims another checkpoint fences nobody, so the fence is named
+//! after the places. Anything unknown counts as not fenced. Locations are
+//! compared as text; nothing is opened.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_crds::catalog;
 use weir_crds::checkpoint::{checkpoint_location, normalized_location};
 use weir_crds::manifest::substituted;
 use weir_crds::options::{Format, Role};
-use weir_crds::{SinkSpec, StreamingJob, StreamingJobSpec};
+use weir_crds::policy::NodeLostPolicy;
+use weir_crds::{SinkSpec, StreamingJob, StreamingJobSpec, TaskSpec};
+use weir_supervisor::generation::Accepted;
 
+use crate::names::JobId;
 use crate::token;
 
 /// Schemes of stores that every node reaches and that create an object only if it is absent.
@@ -27,20 +32,34 @@ const OBJECT_STORE_HOSTS: [&str; 6] = [
     "r2.cloudflarestorage.com",
 ];
 
-/// The name of the fence that instances of a spec share: a digest of its checkpoints' places; none where one checkpoint or sink is not fenced.
-pub fn fence(spec: &StreamingJobSpec, namespace: &str, job: &str) -> Option<String> {
+/// By task: the name of the fence that its instances share, a digest of its checkpoints' places. A task of which one
+/// checkpoint or sink is not fenced is left out.
+pub fn fences(spec: &StreamingJobSpec, namespace: &str, job: &str) -> BTreeMap<String, String> {
     let named = StreamingJob::in_namespace(namespace, job, substituted(spec));
-    let queries = named.spec.tasks.iter().flat_map(|task| task.queries.iter().map(move |query| (&task.name, query)));
-    let mut places = queries
-        .map(|(task, query)| {
-            let location = checkpoint_location(&named, task, query).filter(|_| is_fenced_sink(&query.sink))?;
-            let resolved = catalog::location(&named.spec.catalogs, &location).ok()?;
-            let place = normalized_location(&resolved);
-            is_on_object_store(&place).then(|| format!("{place}#{}", query.checkpoint_reset_nonce))
-        })
-        .collect::<Option<Vec<String>>>()?;
+    named.spec.tasks.iter().filter_map(|task| Some((task.name.clone(), fence(&named, task)?))).collect()
+}
+
+fn fence(job: &StreamingJob, task: &TaskSpec) -> Option<String> {
+    let places = task.queries.iter().map(|query| {
+        let location = checkpoint_location(job, &task.name, query).filter(|_| is_fenced_sink(&query.sink))?;
+        let place = normalized_location(&catalog::location(&job.spec.catalogs, &location).ok()?);
+        is_on_object_store(&place).then(|| format!("{place}#{}", query.checkpoint_reset_nonce))
+    });
+    let mut places = places.collect::<Option<Vec<String>>>()?;
     places.sort_unstable();
     Some(token::short(&places.join("\n"), 0))
+}
+
+/// Whether instances of a job that nobody remembers can do no harm to what `next` begins: each can only be of a generation
+/// that is recorded, whose tasks all stand behind the fences of the next one. `named` are the generations that the status
+/// still names.
+pub fn covers(id: &JobId, next: &StreamingJobSpec, recorded: &[Accepted], named: &BTreeSet<i64>) -> bool {
+    let fences_of = |spec: &StreamingJobSpec| fences(spec, &id.namespace, &id.name);
+    let replaces = next.policy().is_ok_and(|policy| policy.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced);
+    let ahead = fences_of(next);
+    let is_covered = |spec: &StreamingJobSpec| spec.tasks.len() == ahead.len() && fences_of(spec) == ahead;
+    let is_recorded = |generation: &i64| recorded.iter().any(|accepted| accepted.generation == *generation);
+    replaces && is_covered(next) && recorded.iter().all(|accepted| is_covered(&accepted.spec)) && named.iter().all(is_recorded)
 }
 
 fn is_on_object_store(place: &str) -> bool {
@@ -75,8 +94,10 @@ fn is_fenced_sink(sink: &SinkSpec) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
     use serde_json::{Value, json};
+    use weir_crds::resource::NodeLostPolicySpec;
+
+    use super::*;
 
     fn fenced(checkpoint: &str, sink: Value) -> bool {
         let spec = json!({
@@ -91,7 +112,7 @@ mod tests {
                 "sink": sink, "checkpointLocation": checkpoint,
             }]}],
         });
-        fence(&serde_json::from_value(spec).unwrap(), "ns", "job").is_some()
+        fences(&serde_json::from_value(spec).unwrap(), "ns", "job").contains_key("t")
     }
 
     #[test]
@@ -138,18 +159,30 @@ mod tests {
         }
     }
 
-    #[test]
-    fn one_query_that_is_not_fenced_is_enough() {
-        let query = |name: &str, format: &str| json!({"name": name, "sql": "SELECT 1", "sources": [{"name": "s", "format": "rate"}], "sink": {"format": format}});
-        let of = |root: Value, formats: [&str; 2]| {
-            let tasks = json!([{"name": "a", "queries": [query("q", formats[0])]}, {"name": "b", "queries": [query("q", formats[1])]}]);
-            let spec = json!({"trigger": {"continuous": {}}, "checkpointRoot": root, "tasks": tasks});
-            fence(&serde_json::from_value(spec).unwrap(), "ns", "job").is_some()
+    /// A spec of tasks with a query for each of these formats.
+    fn spec(root: &str, tasks: &[(&str, &[&str])]) -> StreamingJobSpec {
+        let query = |number: usize, format: &str| {
+            let source = json!({"name": "s", "format": "rate"});
+            json!({"name": format!("q{number}"), "sql": "SELECT 1", "sources": [source], "sink": {"format": format}})
         };
-        assert!(of(json!("s3://lake/c"), ["delta", "csv"]));
-        assert!(!of(json!("s3://lake/c"), ["delta", "console"]));
-        assert!(!of(json!("/mnt/c"), ["delta", "csv"]));
-        assert!(!of(Value::Null, ["delta", "noop"]));
+        let task = |(name, formats): &(&str, &[&str])| {
+            let queries: Vec<Value> = formats.iter().enumerate().map(|(number, format)| query(number, format)).collect();
+            json!({"name": name, "queries": queries})
+        };
+        let tasks: Vec<Value> = tasks.iter().map(task).collect();
+        serde_json::from_value(json!({"trigger": {"continuous": {}}, "checkpointRoot": root, "tasks": tasks})).unwrap()
+    }
+
+    #[test]
+    fn one_query_that_is_not_fenced_is_enough_for_its_task_and_no_other() {
+        let fenced =
+            |root: &str, tasks: &[(&str, &[&str])]| -> Vec<String> { fences(&spec(root, tasks), "ns", "job").into_keys().collect() };
+        assert_eq!(fenced("s3://lake/c", &[("a", &["delta", "noop"]), ("b", &["csv"])]), ["a", "b"]);
+        assert_eq!(fenced("s3://lake/c", &[("a", &["delta", "console"]), ("b", &["csv"])]), ["b"]);
+        assert!(fenced("/mnt/c", &[("a", &["delta"]), ("b", &["csv"])]).is_empty());
+        let alone = fences(&spec("s3://lake/c", &[("a", &["delta"])]), "ns", "job");
+        let beside = fences(&spec("s3://lake/c", &[("a", &["delta"]), ("b", &["csv"])]), "ns", "job");
+        assert_eq!(alone["a"], beside["a"], "a sibling's checkpoint is none of its own");
     }
 
     #[test]
@@ -157,12 +190,33 @@ mod tests {
         let of = |location: &str, nonce: i64, sink: &str| {
             let query = json!({"name": "q", "sources": [], "sql": "", "sink": {"format": sink}, "checkpointLocation": location, "checkpointResetNonce": nonce});
             let spec = json!({"trigger": {"continuous": {}}, "tasks": [{"name": "t", "queries": [query]}]});
-            fence(&serde_json::from_value(spec).unwrap(), "ns", "job")
+            fences(&serde_json::from_value(spec).unwrap(), "ns", "job").remove("t")
         };
         let one = of("s3://b/c", 0, "delta");
         assert!(one.is_some());
         assert_eq!((of("s3://b/c/", 0, "noop"), of("s3a://b/c", 0, "delta")), (one.clone(), one.clone()), "the same place");
         assert!(of("s3://b/d", 0, "delta") != one && of("s3://b/c", 1, "delta") != one, "a successor there fences nobody here");
         assert_eq!((of("s3://b/c", 0, "console"), of("/c", 0, "delta")), (None, None));
+    }
+
+    #[test]
+    fn what_nobody_remembers_is_harmless_only_where_every_generation_that_there_was_stands_behind_one_fence() {
+        let id = JobId { namespace: "n".to_owned(), name: "j".to_owned(), uid: "u".to_owned() };
+        let fenced = || spec("s3://lake/c", &[("a", &["delta"]), ("b", &["csv"])]);
+        let one_open = || spec("s3://lake/c", &[("a", &["delta"]), ("b", &["console"])]);
+        let elsewhere = || spec("s3://lake/d", &[("a", &["delta"]), ("b", &["csv"])]);
+        let fewer = || spec("s3://lake/c", &[("a", &["delta"])]);
+        let waits = || StreamingJobSpec { node_lost_policy: NodeLostPolicySpec::Wait, ..fenced() };
+        let covered = |next: StreamingJobSpec, before: StreamingJobSpec, named: &[i64]| {
+            let recorded = [Accepted::first(2, before), Accepted::first(3, next.clone())];
+            covers(&id, &next, &recorded, &named.iter().copied().collect())
+        };
+        assert!(covered(fenced(), fenced(), &[]) && covered(fenced(), fenced(), &[2, 3]));
+        assert!(!covered(fenced(), fenced(), &[1]), "a generation that is named is not recorded any more");
+        for (next, before) in [(one_open(), one_open()), (fenced(), one_open()), (one_open(), fenced()), (fenced(), elsewhere())] {
+            assert!(!covered(next, before, &[]));
+        }
+        assert!(!covered(fenced(), fewer(), &[]) && !covered(fewer(), fenced(), &[]), "who goes on with a task that is gone?");
+        assert!(!covered(waits(), fenced(), &[]) && covered(fenced(), waits(), &[]), "the policy is that of today");
     }
 }

@@ -6,13 +6,15 @@
 //! times that are no times are all answers, never a panic and never the end of a
 //! pass.
 
+use std::collections::BTreeSet;
+
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
 use weir_crds::annotations;
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Memory;
-use weir_supervisor::conditions::Condition;
+use weir_supervisor::conditions::{Condition, ConditionStatus, Reason};
 use weir_supervisor::memory::HIGHEST_CLAIM;
 use weir_supervisor::observed::{Confirmation, Shutdown, Unreadable};
 
@@ -47,7 +49,7 @@ pub enum Remembered {
     Nothing,
     /// The memory.
     Known(Box<Memory>),
-    /// Something that this version cannot read; it starts afresh above every epoch that it can find.
+    /// Something that this version cannot read: as good as nothing, where a memory was.
     Damaged(String),
     /// The memory of a later version: nothing may be decided without it.
     Newer(String),
@@ -94,6 +96,30 @@ impl Job {
         let rows = [&status["tasks"], &status["history"]].into_iter().flat_map(|rows| rows.as_array().into_iter().flatten());
         let places = rows.chain([status, &status["run"], &status["lastRun"]]);
         places.filter_map(|place| place["epoch"].as_u64()).filter(|epoch| *epoch <= HIGHEST_CLAIM).max().unwrap_or_default()
+    }
+
+    /// Whether the status beside the memory shows that a run was begun; a field that cannot be read counts as one that does.
+    pub fn shows_a_run(&self) -> bool {
+        const TRACES: [&str; 7] = ["epoch", "run", "lastRun", "tasks", "tasksCollapsed", "history", "consecutiveFailures"];
+        let is_filled = |name: &&str| match &self.status()[*name] {
+            Value::Null => self.unread.status.contains_key(*name),
+            Value::Array(rows) => !rows.is_empty(),
+            Value::Number(number) => number.as_u64() != Some(0),
+            Value::Bool(_) | Value::String(_) | Value::Object(_) => true,
+        };
+        let tells = |condition: &Condition| {
+            condition.kind == "PreviousRunTerminated"
+                && condition.status != ConditionStatus::Unknown
+                && condition.reason != Reason::NoPreviousRun.as_str()
+        };
+        TRACES.iter().any(is_filled) || self.conditions().iter().any(tells)
+    }
+
+    /// The generations that the status beside the memory names as begun.
+    pub fn shown_generations(&self) -> BTreeSet<i64> {
+        let status = self.status();
+        let rows = status["tasks"].as_array().into_iter().flatten();
+        rows.chain([&status["run"]]).filter_map(|place| place["generation"].as_i64()).collect()
     }
 
     /// Our conditions as the status shows them; what cannot be read is left out.
@@ -204,5 +230,49 @@ mod tests {
             let job = Job::read(serde_json::from_value(object).expect("an object"));
             assert_eq!(job.installation(), expected, "{given:?}");
         }
+    }
+    #[test]
+    fn a_status_beside_a_memory_shows_that_a_run_was_begun() {
+        let job = |status: &str| {
+            let metadata = json!({"name": "j", "namespace": "n", "uid": "u"});
+            let text = format!(
+                r#"{{"apiVersion":"weir.dev/v1alpha1","kind":"StreamingJob","metadata":{metadata},"spec":{{}},"status":{status}}}"#
+            );
+            Job::read(serde_json::from_str(&text).expect("an object"))
+        };
+        let condition = |status: &str, reason: &str| {
+            json!({"conditions": [{"type": "PreviousRunTerminated", "status": status, "reason": reason,
+                                   "lastTransitionTime": "2026-11-30T00:00:00Z"}]})
+            .to_string()
+        };
+        let never = [
+            json!({"observedGeneration": -1}).to_string(),
+            json!({"epoch": 0, "run": null, "tasks": [], "history": [], "consecutiveFailures": 0, "summary": {"tasksReady": "0/1"}})
+                .to_string(),
+            condition("True", "NoPreviousRun"),
+            condition("Unknown", "StatusNotKept"),
+        ];
+        for status in never {
+            assert!(!job(&status).shows_a_run(), "{status}");
+        }
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(300), "}".repeat(300));
+        let begun = [
+            json!({"epoch": 7}).to_string(),
+            json!({"run": {"number": 1}}).to_string(),
+            json!({"lastRun": {"number": 1}}).to_string(),
+            json!({"tasks": [{"name": "t"}]}).to_string(),
+            json!({"tasksCollapsed": 3}).to_string(),
+            json!({"history": [{"number": 1}]}).to_string(),
+            json!({"consecutiveFailures": 2}).to_string(),
+            condition("False", "PodVanished"),
+            condition("True", "TerminalPhaseObserved"),
+            format!(r#"{{"run":{deep}}}"#),
+        ];
+        for status in begun {
+            assert!(job(&status).shows_a_run(), "{status}");
+        }
+        let named =
+            json!({"run": {"generation": 3}, "tasks": [{"name": "a", "generation": 2}, {"name": "b", "generation": 3}, {"name": "c"}]});
+        assert_eq!(job(&named.to_string()).shown_generations(), [2, 3].into());
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Memory;
-use weir_supervisor::memory::{HIGHEST_CLAIM, RunMemory, TaskMemory, TaskState};
+use weir_supervisor::memory::{HIGHEST_CLAIM, RunMemory, Stranger, TaskMemory, TaskState};
 use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StopOrder};
 use weir_supervisor::time::Timestamp;
 
@@ -67,7 +67,7 @@ impl Observer<'_> {
         }
         let mut never_ran = BTreeSet::new();
         local.ended.retain(|pod| {
-            let Some(task) = awaited(memory.run.as_ref(), &prefix, pod) else { return false };
+            let Some(task) = awaited(memory, &prefix, pod) else { return false };
             let instance = || observe::instance(pod, &NodeState::NotAsked, None, self.now);
             if !observe::has_ended(pod, self.now) {
                 never_ran.insert(task);
@@ -81,11 +81,11 @@ impl Observer<'_> {
         for (name, epoch) in unseen_orders(memory.run.as_ref(), &slots) {
             slots.insert(name, Slot::Lost { epoch });
         }
-        for (name, task) in vanished_tasks(memory.run.as_ref(), &slots) {
+        for (name, gone) in gone(memory, &slots) {
             if never_ran.contains(&name) {
                 continue;
             }
-            if let Some(slot) = self.judge_vanished(job, &name, &task).await? {
+            if let Some(slot) = self.judge_vanished(job, &name, gone).await? {
                 slots.insert(name, slot);
             }
         }
@@ -186,24 +186,23 @@ impl Observer<'_> {
     }
 
     /// The slot of a task whose pod object is gone though nobody saw it end; none when its node is gone as well.
-    async fn judge_vanished(&self, job: &Job, name: &str, task: &TaskMemory) -> Result<Option<Slot>, CallError> {
-        let node = self.node(task.place.as_deref()).await?;
-        let phase = match observe::vanished(task.place.as_deref(), &node, self.now) {
+    async fn judge_vanished(&self, job: &Job, name: &str, gone: Gone) -> Result<Option<Slot>, CallError> {
+        let node = self.node(gone.place.as_deref()).await?;
+        let phase = match observe::vanished(gone.place.as_deref(), &node, self.now) {
             Vanished::Proven => return Ok(None),
             Vanished::Unproven => Phase::Vanished,
             Vanished::Unconfirmed { since } => Phase::Unreachable { since },
         };
-        let begun = task.start_clock.or(task.ready_since).unwrap_or(self.now);
         Ok(Some(Slot::Present(Box::new(Instance {
             name: pod_name(&job.id.name, name),
-            epoch: task.epoch.unwrap_or_default(),
-            created_at: begun,
+            epoch: gone.epoch,
+            created_at: gone.begun.unwrap_or(self.now),
             phase,
             stop_order: StopOrder::None,
-            config_generation: task.generation,
+            config_generation: gone.generation,
             reported_at: None,
             queries: Vec::new(),
-            place: task.place.clone(),
+            place: gone.place,
             held_by: Vec::new(),
         }))))
     }
@@ -223,11 +222,34 @@ fn is_anothers(slot: &Slot) -> bool {
     matches!(slot, Slot::Occupied { .. } | Slot::Unclassified { .. })
 }
 
+/// An instance that was seen alive and is not in its slot now.
+#[derive(Debug)]
+struct Gone {
+    epoch: u64,
+    place: Option<String>,
+    generation: i64,
+    begun: Option<Timestamp>,
+}
+
+impl Gone {
+    fn own(task: &TaskMemory) -> Gone {
+        let begun = task.start_clock.or(task.ready_since);
+        Gone { epoch: task.epoch.unwrap_or_default(), place: task.place.clone(), generation: task.generation, begun }
+    }
+
+    fn stranger(known: &Stranger) -> Gone {
+        Gone { epoch: known.epoch, place: known.place.clone(), generation: 0, begun: None }
+    }
+}
+
 /// The task whose instance of this epoch is thought to be alive.
-fn awaited(run: Option<&RunMemory>, prefix: &str, pod: &Pod) -> Option<String> {
+fn awaited(memory: &Memory, prefix: &str, pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?.strip_prefix(prefix)?;
-    let task = run?.tasks.get(name)?;
-    (task.state.is_live() && task.epoch.is_some() && task.epoch == epoch_of_pod(pod)).then(|| name.to_owned())
+    let epoch = epoch_of_pod(pod)?;
+    let task = memory.run.as_ref().and_then(|run| run.tasks.get(name));
+    let is_own = task.is_some_and(|task| task.state.is_live() && task.epoch == Some(epoch));
+    let is_stranger = memory.strangers.get(name).is_some_and(|stranger| stranger.epoch == epoch);
+    (is_own || is_stranger).then(|| name.to_owned())
 }
 
 /// Orders to start of an earlier pass whose pod is not there. The pod may have come and gone, or a call that was held
@@ -238,11 +260,12 @@ fn unseen_orders(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Vec
     unseen.filter_map(|(name, task)| Some((name.clone(), task.epoch?))).collect()
 }
 
-/// Tasks that were seen alive and are not in their slot now.
-fn vanished_tasks(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Vec<(String, TaskMemory)> {
-    let tasks = run.into_iter().flat_map(|run| &run.tasks);
-    let gone = tasks.filter(|(name, task)| task.state.is_live() && task.seen && slots.get(*name).is_none_or(is_anothers));
-    gone.map(|(name, task)| (name.clone(), task.clone())).collect()
+/// Instances that were seen alive and are not in their slot now: of the run's tasks, and strangers.
+fn gone(memory: &Memory, slots: &BTreeMap<String, Slot>) -> BTreeMap<String, Gone> {
+    let strangers = memory.strangers.iter().map(|(name, known)| (name, Gone::stranger(known)));
+    let tasks = memory.run.iter().flat_map(|run| &run.tasks).filter(|(_, task)| task.state.is_live() && task.seen);
+    let known = strangers.chain(tasks.map(|(name, task)| (name, Gone::own(task))));
+    known.filter(|(name, _)| slots.get(*name).is_none_or(is_anothers)).map(|(name, gone)| (name.clone(), gone)).collect()
 }
 
 /// Whether a number is believed to be an epoch, whoever says it.
@@ -295,8 +318,12 @@ mod tests {
             ("lost".to_owned(), Slot::Lost { epoch: 3 }),
             ("unseen".to_owned(), Slot::Unclassified { what: what() }),
         ]);
-        let judged: Vec<String> = vanished_tasks(Some(&run), &slots).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(judged, ["alone", "forged", "occupied"]);
         assert!(unseen_orders(Some(&run), &slots).is_empty(), "whose order met something else is told by its slot");
+        let stranger = |epoch: u64| Stranger { epoch, place: Some("n".to_owned()) };
+        let strangers = [("removed", 2), ("unseen", 1), ("lost", 1)].map(|(name, epoch)| (name.to_owned(), stranger(epoch)));
+        let memory = Memory { run: Some(run), strangers: strangers.into(), ..Memory::default() };
+        let judged: Vec<(String, u64)> = gone(&memory, &slots).into_iter().map(|(name, gone)| (name, gone.epoch)).collect();
+        let expected = [("alone", 3), ("forged", 3), ("occupied", 3), ("removed", 2), ("unseen", 1)];
+        assert_eq!(judged, expected.map(|(name, epoch)| (name.to_owned(), epoch)), "also one that no run calls its own");
     }
 }

@@ -3,13 +3,13 @@
 //! The order is the promise. Everything that authorises is read anew from the
 //! API server; the supervisor's memory is stored under the `resourceVersion`
 //! that was read before any pod is touched, and a conflict there ends the pass.
-//! Whoever dies between two steps is repeated by the next pass.
+//! The answer to a write is the job as it is stored, so a pass that follows at
+//! once begins with it. Whoever dies between two steps is repeated by the next pass.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tracing::{Instrument, Span};
-use weir_supervisor::conditions::Hold;
 use weir_supervisor::generation::with_references;
 use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Action, Desired, Event, EventReason, Memory, Plan, decide};
@@ -34,6 +34,7 @@ mod leave;
 mod references;
 
 pub use footing::Footing;
+use hold::Found;
 pub use hold::panicked;
 
 /// Passes of one call: a chain of orders and what they cause at once.
@@ -73,8 +74,9 @@ pub enum Next {
 
 /// Looks at a job until there is nothing more to do now.
 pub async fn reconcile(context: &Context, namespace: &str, name: &str) -> Result<Next, PassError> {
+    let mut written = None;
     for _ in 0..MOST_PASSES {
-        match pass(context, namespace, name).await? {
+        match pass(context, namespace, name, &mut written).await? {
             Next::Again => {}
             next => return Ok(next),
         }
@@ -83,37 +85,40 @@ pub async fn reconcile(context: &Context, namespace: &str, name: &str) -> Result
 }
 
 /// One pass, whose log lines carry the job, and the run once it is known.
-async fn pass(context: &Context, namespace: &str, name: &str) -> Result<Next, PassError> {
-    look_at(context, namespace, name).instrument(telemetry::job_span(namespace, name)).await
+async fn pass(context: &Context, namespace: &str, name: &str, written: &mut Option<StoredJob>) -> Result<Next, PassError> {
+    look_at(context, namespace, name, written).instrument(telemetry::job_span(namespace, name)).await
 }
 
-async fn look_at(context: &Context, namespace: &str, name: &str) -> Result<Next, PassError> {
-    let cluster = &context.cluster;
-    let Some(stored) = cluster.job(namespace, name).await? else {
+/// `written` is the job as the pass just before has stored it; this one leaves its own.
+async fn look_at(context: &Context, namespace: &str, name: &str, written: &mut Option<StoredJob>) -> Result<Next, PassError> {
+    let stored = match written.take() {
+        Some(stored) => Some(stored),
+        None => context.cluster.job(namespace, name).await?,
+    };
+    let Some(stored) = stored else {
         context.forget(namespace, name);
         return Ok(Next::Never);
     };
     let job = Job::read(stored);
     context.saw(&job.id, &job.object);
     let mut local = context.take_local(&job.id);
-    let result = pass_over(context, &job, &mut local).await;
+    let result = pass_over(context, &job, &mut local, written).await;
     context.put_local(&job.id, local);
     result
 }
 
-async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Next, PassError> {
-    if let Some(next) = enter(context, job, local).await? {
+async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mut Option<StoredJob>) -> Result<Next, PassError> {
+    if let Some(next) = enter(context, job, local, written).await? {
         return Ok(next);
     }
     let now = context.clock.now();
-    if let Some(hold) = hold::reason(context, job).await? {
+    if let Some(hold) = hold::on_sight(context, job).await? {
         return hold::keep(context, job, &hold, now).await;
     }
     let (memory, damage) = remembered(job, local);
     let mut footing = footing::find(context, job, &memory, local, now).await?;
-    if footing.accepted.is_none() && memory.run.is_some() && !job.is_deleting() {
-        let generation = memory.spec.as_ref().map_or(0, |known| known.generation);
-        return hold::keep(context, job, &Hold::GenerationLost { generation }, now).await;
+    if let Some(hold) = hold::on_footing(context, job, &footing).await? {
+        return hold::keep(context, job, &hold, now).await;
     }
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
@@ -139,10 +144,15 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
     if let Some(run) = &plan.memory.run {
         telemetry::record_run(&Span::current(), run.number, plan.memory.epoch);
     }
-    if let Written::Dropped(stored) = write(context, job, &desired, &look, &plan, local, now).await?
-        && !job.is_deleting()
-    {
-        return hold::keep(context, &Job::read(*stored), &Hold::StatusNotKept, now).await;
+    match write(context, job, &desired, &look, &plan, local, now).await? {
+        Written::Kept(stored) => *written = Some(*stored),
+        Written::Nothing => {}
+        Written::Dropped(stored) => {
+            let job = Job::read(*stored);
+            if let Some(hold) = hold::reason(&job, Found::MemoryNotKept) {
+                return hold::keep(context, &job, &hold, now).await;
+            }
+        }
     }
     // Only what is stored is given out.
     local.highest_epoch = plan.memory.epoch;
@@ -169,7 +179,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local) -> Result<Ne
 }
 
 /// What comes before anything else: whose job it is, and our finalizer in a write of its own.
-async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option<Next>, PassError> {
+async fn enter(context: &Context, job: &Job, local: &mut Local, written: &mut Option<StoredJob>) -> Result<Option<Next>, PassError> {
     let resync = Next::Within(context.settings.resync(rand::random()));
     if let Some(other) = job.installation().filter(|other| *other != context.settings.installation) {
         if !std::mem::replace(&mut local.conflict_reported, true) {
@@ -195,6 +205,7 @@ async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option
     let entering = leave::entering(job, &context.settings.installation);
     let stored = context.cluster.patch_metadata(&job.id.namespace, &job.id.name, &entering).await?;
     context.wrote(&stored.object.metadata);
+    *written = Some(stored);
     local.is_new = true;
     Ok(Some(Next::Again))
 }
@@ -202,7 +213,10 @@ async fn enter(context: &Context, job: &Job, local: &mut Local) -> Result<Option
 /// The memory to decide with, and what is wrong with the stored one. What the conditions were is told by the status.
 fn remembered(job: &Job, local: &Local) -> (Memory, Option<String>) {
     let (memory, damage) = match &job.memory {
-        Remembered::Nothing => (Memory::default(), None),
+        Remembered::Nothing => {
+            let is_told = hold::is_memory_lost(job) && !job.is_deleting();
+            (Memory::default(), is_told.then(|| "it is gone".to_owned()))
+        }
         Remembered::Known(memory) => {
             let mut memory = (**memory).clone();
             if !local.health.queries.is_empty() {
@@ -223,11 +237,11 @@ fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
                 None => (task.clone(), hash.clone()),
             });
             let policy = accepted.spec.policy().ok();
-            let fence = fencing::fence(&accepted.spec, &job.id.namespace, &job.id.name);
+            let fences = fencing::fences(&accepted.spec, &job.id.namespace, &job.id.name);
             policy
                 .and_then(|policy| Desired::accepted(policy, accepted.generation, accepted.run_hash.clone(), hashes.collect()).ok())
                 .map_or_else(Desired::nothing, |mut desired| {
-                    desired.fence = fence;
+                    desired.fences = fences;
                     desired
                 })
         }
@@ -243,8 +257,10 @@ fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
 
 /// What became of a memory that is to be stored.
 enum Written {
-    /// It is stored.
-    Kept,
+    /// It is stored; the object as it is now.
+    Kept(Box<StoredJob>),
+    /// There was nothing to store.
+    Nothing,
     /// The API server dropped it; the object as it is now.
     Dropped(Box<StoredJob>),
 }
@@ -266,10 +282,10 @@ async fn write(
     let change = status::change(job.status(), &composed);
     let due = local.written_at.is_none_or(|at| at > now || elapsed(at, now) >= context.settings.progress_interval);
     match change {
-        Change::None => return Ok(Written::Kept),
-        Change::Progress if !due => return Ok(Written::Kept),
+        Change::None => return Ok(Written::Nothing),
+        Change::Progress if !due => return Ok(Written::Nothing),
         // A deletion gives out nothing that has to be remembered; where memory is not kept, it does without.
-        Change::Progress | Change::Fact if is_memory_all(job, &composed) => return Ok(Written::Kept),
+        Change::Progress | Change::Fact if is_memory_all(job, &composed) => return Ok(Written::Nothing),
         Change::Progress | Change::Fact => {}
     }
     let epoch = composed["memory"]["epoch"].clone();
@@ -288,7 +304,7 @@ async fn write(
     };
     context.metrics.operator.status_written(kind);
     local.written_at = Some(now);
-    Ok(Written::Kept)
+    Ok(Written::Kept(Box::new(stored)))
 }
 
 /// Whether a job that is being deleted lacks nothing but a memory.

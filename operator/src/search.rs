@@ -32,7 +32,7 @@ impl Search {
         let in_run = memory.run.iter().flat_map(|run| run.tasks.keys());
         let in_force = memory.spec.iter().flat_map(|spec| spec.tasks.keys());
         let wanted = job.spec.iter().flat_map(|spec| &spec.tasks).map(|task| &task.name);
-        let names: BTreeSet<String> = in_run.chain(in_force).chain(wanted).cloned().collect();
+        let names: BTreeSet<String> = in_run.chain(in_force).chain(memory.strangers.keys()).chain(wanted).cloned().collect();
         if names.len() > MOST_NAMES { Search::All } else { Search::Named(names) }
     }
 

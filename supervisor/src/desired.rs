@@ -36,9 +36,9 @@ pub struct Desired {
     pub lifetime: Lifetime,
     /// The image that the next run uses; shown in status.
     pub image: String,
-    /// Names the places where instances of this generation fence each other; none where nothing does. A lost instance is
-    /// harmless to a successor behind the same fence, and only to such a one.
-    pub fence: Option<String>,
+    /// By task: names the places where its instances of this generation fence each other; a task that is left out has no
+    /// fence. A lost instance is harmless to a successor behind the same fence, and only to such a one.
+    pub fences: BTreeMap<String, String>,
     schedule: Option<Schedule>,
 }
 
@@ -101,7 +101,7 @@ impl Desired {
             paused: false,
             lifetime: Lifetime::AsTriggered,
             image: String::new(),
-            fence: None,
+            fences: BTreeMap::new(),
             schedule,
         })
     }
@@ -119,7 +119,7 @@ impl Desired {
             paused: false,
             lifetime: Lifetime::AsTriggered,
             image: String::new(),
-            fence: None,
+            fences: BTreeMap::new(),
             schedule: None,
         }
     }

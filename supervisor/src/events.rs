@@ -97,7 +97,7 @@ reasons! {
     Warning CreateContainerConfigError "The kubelet cannot make the container, such as where a Secret or ConfigMap is missing.";
     Warning FallingBehind "Input comes faster than it is processed.";
     Warning FencedOut "A task found a newer epoch in its checkpoint; it starts again above it, or the job gives way.";
-    Warning FinalizerBlocked "A finalizer keeps a pod or the job; the note names it and the way out.";
+    Warning FinalizerBlocked "A finalizer or a pod keeps the job; the note names it and the way out.";
     Warning GenerationLost "What the run was begun with is gone and the newest generation is not accepted; what runs goes on.";
     Warning ImagePullFailed "The image cannot be pulled.";
     Warning InternalError "Looking at the job fails by a defect of the operator; other jobs go on.";
@@ -112,7 +112,7 @@ reasons! {
     Warning ScopeConflict "Another installation looks after the job.";
     Warning SpecInvalid "A generation was refused and the last good one goes on, or the API server refuses a pod that is made of it.";
     Warning StartDeadlineExceeded "A run was not ready within `startDeadline`.";
-    Warning StatusUnreadable "What the status remembers cannot be read, or is not kept by the API server.";
+    Warning StatusUnreadable "What the status remembers cannot be read, is gone, or is not kept by the API server.";
     Warning TaskFailed "A task failed and is not retried in this run.";
     Warning TaskRetrying "A task failed and will be retried; its siblings go on.";
     Warning TickSkipped "A tick of the schedule began no run; the note says why.";

@@ -69,9 +69,12 @@ pub struct Memory {
     /// Instances in a slot that were given up without proof of their end, by epoch; told once.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub given_up: BTreeSet<u64>,
-    /// By epoch of an instance that may be alive: the fence that it was begun behind (`Desired::fence`).
+    /// By epoch of an instance that may be alive: the fence that it was begun behind (`Desired::fences`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fences: BTreeMap<u64, String>,
+    /// By task: an instance in its slot that no run calls its own, so that one which vanishes unseen is still waited for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub strangers: BTreeMap<String, Stranger>,
     /// Since when the supervisor is to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown_since: Option<Timestamp>,
@@ -85,6 +88,17 @@ pub struct Memory {
     pub health: HealthMemory,
     /// The twelve conditions as last decided.
     pub conditions: Vec<Condition>,
+}
+
+/// An instance that no run calls its own: of a memory that was lost, or of an order that came late.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stranger {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Where it runs, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// The word of a human that an instance is gone. It is good for what waited for it when it came, so that one that names a
@@ -292,6 +306,7 @@ impl Default for Memory {
             unreadable: BTreeMap::new(),
             given_up: BTreeSet::new(),
             fences: BTreeMap::new(),
+            strangers: BTreeMap::new(),
             shutdown_since: None,
             schedule: None,
             one_run: None,
@@ -302,16 +317,14 @@ impl Default for Memory {
     }
 }
 
-/// Why a stored document cannot be used.
+/// Why a stored document cannot be used. What helps depends on where it is stored, so the shell says it.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// Not the JSON that this crate writes.
-    #[error("the supervisor's memory cannot be read; restore the file or remove it to start afresh: {0}")]
+    #[error("the supervisor's memory cannot be read: {0}")]
     Damaged(#[from] serde_json::Error),
     /// A counter that nothing can have driven up so far.
-    #[error(
-        "the supervisor's memory has the epoch {epoch}, which has not been given out; restore what was there or remove it to start afresh"
-    )]
+    #[error("the supervisor's memory has the epoch {epoch}, which has not been given out")]
     Exhausted {
         /// The epoch found.
         epoch: u64,

@@ -96,6 +96,12 @@ fn a_job_that_is_held_says_why_and_what_helps_once() {
             "StatusUnreadable",
             "weir.dev/discard-memory: \"41\"",
         ),
+        (
+            Hold::MemoryLost { epoch: 41, why: "status.memory is gone".to_owned() },
+            "MemoryLost",
+            "StatusUnreadable",
+            "weir.dev/discard-memory: \"41\"",
+        ),
         (Hold::InternalError { words: "index out of bounds".to_owned() }, "InternalError", "InternalError", "index out of bounds"),
     ];
     for (hold, reason, event, remedy) in holds {

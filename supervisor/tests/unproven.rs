@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::{MINUTE, Stage, continuous, report, seconds, starts};
+use common::{MINUTE, Stage, continuous, fences, report, seconds, starts};
 use weir_crds::policy::NodeLostPolicy;
 use weir_supervisor::memory::{HIGHEST_CLAIM, HIGHEST_EPOCH, TaskState};
 use weir_supervisor::observed::{Confirmation, Exit, ExitCause, Phase, Shutdown, StopOrder, Unreadable};
-use weir_supervisor::{Action, ExitClass, Slot};
+use weir_supervisor::{Acceptance, Action, ExitClass, Slot};
 
 fn waiting(tasks: &[&str]) -> Stage {
     let mut stage = Stage::new(continuous(tasks));
@@ -69,10 +69,23 @@ fn an_edit_a_suspension_and_a_deletion_wait_for_what_vanished() {
     assert!(!stage.is_true("Suspended"));
     stage.desired.rules.suspend = false;
     stage.observed.shutdown = Shutdown::Graceful;
+    // A deletion is a generation of its own, which nobody checks any more.
+    stage.desired.acceptance = Acceptance::Checking { generation: 2, obstacle: None };
     stage.settle();
+    for kind in ["Ready", "Reconciling"] {
+        let message = &stage.condition(kind).message;
+        assert!(message.contains("vanished") && message.contains("weir.dev/confirm-terminated: 1"), "{message}");
+    }
+    assert!(stage.condition("Accepted").message.contains("not checked"), "{:?}", stage.condition("Accepted"));
     assert!(stage.wait(MINUTE * 5).is_empty());
     assert!(stage.plan.as_ref().unwrap().finished.is_none());
-    assert_eq!(stage.condition("Stalled").reason, "FinalizerBlocked");
+    let blocked = stage.condition("Stalled").clone();
+    assert_eq!(blocked.reason, "FinalizerBlocked");
+    for word in ["vanished", "weir.dev/confirm-terminated: 1", "weir.dev/skip-graceful-stop"] {
+        assert!(blocked.message.contains(word), "{}", blocked.message);
+    }
+    assert!(!blocked.message.contains("still there"), "{}", blocked.message);
+    assert_eq!(notes(&stage, "FinalizerBlocked"), [blocked.message]);
     say(&mut stage, "1");
     assert!(stage.plan.as_ref().unwrap().finished.is_some());
 }
@@ -126,9 +139,9 @@ fn a_word_about_a_living_instance_does_not_wait_for_it_to_fall_silent() {
 fn no_edit_moves_the_fence_that_an_instance_was_begun_behind() {
     for (begun, edited) in [(None, Some("f1")), (Some("f1"), Some("f2")), (Some("f1"), None)] {
         let mut stage = Stage::new(continuous(&["a"]));
-        stage.desired.fence = begun.map(str::to_owned);
+        stage.desired.fences = fences(&stage.desired, begun);
         stage.stream();
-        stage.desired.fence = edited.map(str::to_owned);
+        stage.desired.fences = fences(&stage.desired, edited);
         stage.desired.generation = 2;
         stage.desired.run_hash = "r2".to_owned();
         assert!(starts(&vanish(&mut stage, "a")).is_empty(), "{begun:?} {edited:?}");
@@ -140,6 +153,17 @@ fn no_edit_moves_the_fence_that_an_instance_was_begun_behind() {
 }
 
 #[test]
+fn a_task_is_behind_a_fence_of_its_own() {
+    let mut stage = Stage::new(continuous(&["a", "b"]));
+    stage.desired.fences.remove("b");
+    stage.stream();
+    assert_eq!(starts(&vanish(&mut stage, "a")), [("a", 3)], "what its sibling writes is none of its business");
+    assert!(starts(&vanish(&mut stage, "b")).is_empty());
+    assert!(starts(&stage.wait(MINUTE * 60)).is_empty());
+    assert!(stage.condition("PreviousRunTerminated").message.contains("task b, epoch 2"), "{:?}", stage.condition("PreviousRunTerminated"));
+}
+
+#[test]
 fn an_instance_that_nobody_remembers_is_behind_no_fence() {
     let mut stage = Stage::new(continuous(&["a"]));
     stage.stream();
@@ -147,6 +171,37 @@ fn an_instance_that_nobody_remembers_is_behind_no_fence() {
     stage.there("a").phase = Phase::Unreachable { since };
     stage.memory = weir_supervisor::Memory::default();
     assert!(stage.wait(MINUTE * 60).is_empty());
+}
+
+#[test]
+fn what_vanishes_while_nobody_calls_it_its_own_is_waited_for_as_well() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    stage.there("a").place = Some("node-1".to_owned());
+    stage.memory = weir_supervisor::Memory::default();
+    stage.settle();
+    stage.there("a").place = None;
+    stage.settle();
+    let stranger = &stage.memory.strangers["a"];
+    assert_eq!((stranger.epoch, stranger.place.as_deref()), (1, Some("node-1")), "a look that cannot tell forgets nothing");
+    let here = stage.observed.clone();
+    assert!(vanish(&mut stage, "a").is_empty());
+    assert!(stage.wait(MINUTE * 60).is_empty());
+    assert!(stage.condition("Stalled").message.contains("weir.dev/confirm-terminated: 1"), "{:?}", stage.condition("Stalled"));
+    stage.observed.slots.insert("a".to_owned(), Slot::Occupied { by: "somebody".to_owned() });
+    stage.step();
+    assert!(stage.memory.strangers.contains_key("a"), "who takes its place proves nothing");
+    stage.observed = here;
+    vanish(&mut stage, "a");
+    assert_eq!(starts(&say(&mut stage, "1")), [("a", 2)]);
+    assert!(stage.memory.strangers.is_empty());
+
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    stage.memory = weir_supervisor::Memory::default();
+    stage.settle();
+    assert_eq!(starts(&stage.stopped("a")), [("a", 2)], "one that is seen to end is not waited for");
+    assert!(stage.memory.strangers.is_empty());
 }
 
 #[test]
@@ -177,6 +232,7 @@ fn a_stranger_that_is_given_up_is_told_of_once() {
         assert!(matches!(plan.actions[..], [Action::ForceRemoveTask { epoch: 1, .. }]), "{:?}", plan.actions);
     }
     assert_eq!(notes(&stage, "RunForceReplaced").len(), 1);
+    assert!(stage.memory.strangers.is_empty(), "what is given up is not waited for once it is gone");
     stage.observed.slots.insert("a".to_owned(), Slot::Absent);
     assert_eq!(starts(&stage.settle()), [("a", 2)]);
     assert!(stage.memory.given_up.is_empty(), "nothing is remembered of what is gone");

@@ -17,6 +17,7 @@ use weir_core::{Error, ErrorClass, Result};
 use weir_runtime::http::LiveConfig;
 use weir_supervisor::conditions::Reason;
 use weir_supervisor::generation::Accepted;
+use weir_supervisor::memory::MemoryError;
 use weir_supervisor::observed::{Blame, Observed, Shutdown, Slot, StopOrder};
 use weir_supervisor::waits::{Wait, waits};
 use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
@@ -88,7 +89,10 @@ impl LocalJob {
     pub fn open(setting: Setting, state: StateDir, wish: &Wish, sayings: mpsc::UnboundedSender<Saying>) -> Result<Self> {
         let uid = state.job_uid()?;
         let memory = match state.read::<serde_json::Value>("memory.json")? {
-            Some(value) => Memory::from_json(&value.to_string()).map_err(|e| Error::incompatible("STATE_DAMAGED", e.to_string()))?,
+            Some(value) => Memory::from_json(&value.to_string()).map_err(|error| match error {
+                MemoryError::Newer { .. } => Error::incompatible("STATE_TOO_NEW", error.to_string()),
+                MemoryError::Damaged(_) | MemoryError::Exhausted { .. } => state.damaged("memory.json", error),
+            })?,
             None => Memory::default(),
         };
         // Whatever an earlier runner started cannot be accounted for by this one.

@@ -84,13 +84,13 @@ impl StateDir {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("read", &path, error)),
         };
-        serde_json::from_str(&text).map(Some).map_err(|e| {
-            Error::incompatible(
-                "STATE_DAMAGED",
-                format!("{} is damaged; restore it, or remove the folder to start the job afresh", path.display()),
-            )
-            .with_source(e)
-        })
+        serde_json::from_str(&text).map(Some).map_err(|error| self.damaged(name, error))
+    }
+
+    /// A file whose content is no state of ours.
+    pub fn damaged(&self, name: &str, why: impl std::error::Error + Send + Sync + 'static) -> Error {
+        let message = format!("{} is damaged; restore it, or remove the folder to start the job afresh", self.path.join(name).display());
+        Error::incompatible("STATE_DAMAGED", message).with_source(why)
     }
 
     /// Replaces a JSON file, durably.
@@ -168,6 +168,9 @@ mod tests {
         assert_eq!(refused.class(), ErrorClass::Fenced);
         assert!(refused.to_string().contains(&std::process::id().to_string()), "{refused}");
         drop(first);
-        assert_eq!(StateDir::open(root.path(), "default", "j").unwrap().job_uid().unwrap(), uid);
+        let state = StateDir::open(root.path(), "default", "j").unwrap();
+        assert_eq!(state.job_uid().unwrap(), uid);
+        let damaged = state.damaged("memory.json", std::io::Error::other("version 9"));
+        assert!(damaged.to_string().contains("/default/j/memory.json is damaged; restore it"), "{damaged}");
     }
 }

@@ -42,7 +42,7 @@ pub struct Footing {
 }
 
 impl Footing {
-    fn standing(accepted: Accepted) -> Footing {
+    pub(super) fn standing(accepted: Accepted) -> Footing {
         Footing { accepted: Some(accepted), acceptance: Acceptance::Accepted, references: BTreeMap::new(), retry_at: None }
     }
 

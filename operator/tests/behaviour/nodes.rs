@@ -71,6 +71,28 @@ impl World {
         assert_eq!(self.kubelet.running(&self.namespace, "j").len(), 1);
     }
 
+    /// The pod of epoch 3 vanishes alive, and with it the memory that tells of it: the job waits for a human who names its epoch.
+    async fn lose_the_memory_of_a_vanished_pod(&self) {
+        self.kubelet.delay_sigterm(&self.namespace, "j--t", Duration::from_secs(600));
+        self.force_delete("j--t").await;
+        self.meddle("j", json!({"memory": null})).await;
+        let operator = self.operator().await;
+        let held = self.until_condition("j", "Stalled", "True", "MemoryLost").await;
+        let message = condition(&held, "Ready")["message"].as_str().unwrap();
+        assert!(message.contains("weir.dev/discard-memory: \"3\""), "{message}");
+        assert!(self.until_event("j", "StatusUnreadable").await.contains("discard-memory"));
+        self.annotate("j", "weir.dev/discard-memory", "2").await;
+        self.clock.advance(PAST_GRACE);
+        self.until_looked_again(&operator).await;
+        assert_eq!((&self.job("j").await.data["status"]["epoch"], self.kubelet.running(&self.namespace, "j").len()), (&json!(3), 1));
+        self.kubelet.kill(&self.namespace, "j--t", Signal::KILL).unwrap();
+        self.kubelet.wait_for("ended", |records| records.iter().all(|record| record.ended_at.is_some()).then_some(())).await.unwrap();
+        self.annotate("j", "weir.dev/discard-memory", "3").await;
+        let above = |job: &Value| job["status"]["epoch"].as_u64() > Some(3) && condition(job, "Ready")["reason"] == "Streaming";
+        self.until("j", "streaming above its epoch", above).await;
+        operator.stop().await;
+    }
+
     /// Waits for a run under this epoch.
     async fn until_streaming_under(&self, epoch: u64) -> Value {
         let streams = |job: &Value| condition(job, "Ready")["reason"] == "Streaming" && job["status"]["epoch"] == epoch;
@@ -222,7 +244,7 @@ async fn m03_sinks_without_a_fence_wait_for_proof() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn m03_a_pod_taken_away_by_force_on_a_healthy_node_is_no_proof() {
-    for wanted in [waiting_job(), unfenced_job()] {
+    for (wanted, loses_memory) in [(waiting_job(), false), (unfenced_job(), true)] {
         let world = World::new("forced").await;
         let operator = world.operator().await;
         world.apply(&wanted).await;
@@ -245,6 +267,9 @@ async fn m03_a_pod_taken_away_by_force_on_a_healthy_node_is_no_proof() {
         world.pods().delete("j--t", &grace).await.unwrap();
         world.until_streaming_under(3).await;
         operator.stop().await;
+        if loses_memory {
+            world.lose_the_memory_of_a_vanished_pod().await;
+        }
         world.check(&[("j", "t")]);
     }
     let world = World::new("forced").await;

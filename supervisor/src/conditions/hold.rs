@@ -1,7 +1,7 @@
 //! Conditions of a job of which nothing may be decided, and what earlier ones are worth.
 //!
 //! A job is held where deciding would break a promise: its memory is not kept,
-//! is that of a later version or past reading, or the pass itself fails. Nothing is
+//! is lost, that of a later version or past reading, or the pass itself fails. Nothing is
 //! ordered, nobody looks, and the conditions say so; the remedy is in the
 //! message. What was shown to people is the truth about transitions, also after
 //! the memory was lost.
@@ -32,6 +32,13 @@ pub enum Hold {
         /// Why.
         why: String,
     },
+    /// The memory is gone or damaged, the job has run, and no fence makes harmless what may be forgotten.
+    MemoryLost {
+        /// `status.epoch`, which the way out names.
+        epoch: u64,
+        /// What became of it.
+        why: String,
+    },
     /// What the run was begun with is not kept any more, and the newest generation is not accepted.
     GenerationLost {
         /// The generation of the run.
@@ -51,6 +58,7 @@ impl Hold {
             Hold::StatusNotKept => Reason::StatusNotKept,
             Hold::StatusTooNew { .. } => Reason::StatusTooNew,
             Hold::MemoryUnreadable { .. } => Reason::StatusUnreadable,
+            Hold::MemoryLost { .. } => Reason::MemoryLost,
             Hold::GenerationLost { .. } => Reason::GenerationLost,
             Hold::InternalError { .. } => Reason::InternalError,
         }
@@ -70,6 +78,11 @@ impl Hold {
                 "status.memory cannot be read ({why}), so nothing is started or stopped: it was not written by Weir. Restore it, or annotate \
                  weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, above every epoch that can be found"
             ),
+            Hold::MemoryLost { epoch, why } => format!(
+                "{why} although this job has run, so a pod that vanished unseen may be forgotten and nothing is started or stopped. Once no \
+                 process of the job is alive but in its pods, annotate weir.dev/discard-memory: \"{epoch}\" to go on without counters and \
+                 timers, above every epoch that can be found"
+            ),
             Hold::GenerationLost { generation } => format!(
                 "the ConfigMap of generation {generation}, with which the run was begun, is gone, and the newest generation is not accepted \
                  yet, so nothing is started or stopped: mend the manifest (`weir check` says what is wrong), or restore the ConfigMap"
@@ -82,7 +95,9 @@ impl Hold {
 
     fn event(&self) -> Event {
         let reason = match self {
-            Hold::StatusNotKept | Hold::StatusTooNew { .. } | Hold::MemoryUnreadable { .. } => EventReason::StatusUnreadable,
+            Hold::StatusNotKept | Hold::StatusTooNew { .. } | Hold::MemoryUnreadable { .. } | Hold::MemoryLost { .. } => {
+                EventReason::StatusUnreadable
+            }
             Hold::GenerationLost { .. } => EventReason::GenerationLost,
             Hold::InternalError { .. } => EventReason::InternalError,
         };

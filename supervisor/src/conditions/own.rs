@@ -9,13 +9,16 @@ use super::{Look, Reason, Verdict};
 use crate::desired::Acceptance;
 use crate::health;
 use crate::memory::{RunMemory, StartReason, TaskState};
-use crate::observed::{Instance, Phase};
+use crate::observed::{Instance, Phase, Shutdown};
 use crate::time::{elapsed, rfc3339};
 
 pub(super) fn accepted(look: &Look<'_>) -> Verdict {
     match &look.desired.acceptance {
         Acceptance::Accepted if look.desired.rules.tasks.is_empty() => Verdict::unknown(Reason::NotYetObserved, ""),
         Acceptance::Accepted => Verdict::holds(Reason::Valid, ""),
+        Acceptance::Checking { .. } if look.observed.shutdown != Shutdown::None => {
+            Verdict::unknown(Reason::NotYetObserved, "nothing new begins any more, so the newest generation is not checked")
+        }
         Acceptance::Checking { obstacle: None, .. } => Verdict::unknown(Reason::NotYetObserved, "the newest generation is being checked"),
         Acceptance::Checking { obstacle: Some(why), .. } => Verdict::unknown(Reason::CheckUnavailable, why.clone()),
         Acceptance::Rejected { reason, message, .. } => Verdict::fails(*reason, message.clone()),

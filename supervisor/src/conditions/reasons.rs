@@ -81,7 +81,7 @@ reasons! {
     CreateContainerConfigError [Ready False, Stalled True] "The kubelet cannot make the container, mostly because a Secret or ConfigMap is missing." "Create what the message names.";
     EndpointUnreachable [ProgressStale True] "A task has not answered for `health.staleAfter`." "Look at its pod and at network policies between operator and pods.";
     Fenced [Ready False, Stalled True] "Another owner has the checkpoint." "Stop the other job; then change `restartNonce`, or take the checkpoint over with `weir.dev/adopt-checkpoint`.";
-    FinalizerBlocked [Stalled True] "Something that should be gone is held: a pod by a finalizer, or a pod that does not end." "Have the finalizer taken away that the message names, or set `weir.dev/skip-graceful-stop`.";
+    FinalizerBlocked [Stalled True] "Something that should be gone is held: a pod by a finalizer, a pod that does not end, or one that vanished unseen." "Have the finalizer taken away that the message names, vouch with `weir.dev/confirm-terminated` for a pod that is out of reach, or set `weir.dev/skip-graceful-stop`.";
     GenerationLost [Ready False, Stalled True, Others Unknown] "The ConfigMap of the generation that the run was begun with is gone, and the newest generation is not accepted." "Mend the manifest, or restore the ConfigMap.";
     Idle [Reconciling False] "There is nothing to do." "";
     IdleNoInput [ProgressStale False] "There is no input." "";
@@ -89,6 +89,7 @@ reasons! {
     InputFasterThanProcessing [FallingBehind True] "Input came faster than it was processed for several batches in a row." "Give the task more CPU, split its input among tasks, or lower the limits per batch.";
     InternalError [Ready False, Stalled True, Others Unknown] "Looking at the job fails by a defect of the operator; other jobs go on, and this one is tried again at least every 36 s." "Report the message; an earlier operator may go on.";
     KeepingUp [FallingBehind False] "Processing is as fast as the input." "";
+    MemoryLost [Ready False, Stalled True, Others Unknown] "`status.memory` is gone or damaged though the job has run, so a pod that nothing proves to be over may be forgotten, and not every task of it is fenced." "Make sure that no process of the job is alive but in its pods, then set `weir.dev/discard-memory` to the epoch that the message names.";
     NoBatchCommitted [ProgressStale True] "No batch was committed for `health.staleAfter` though input is there." "Look at the query that the message names; after `health.failAfter` its task starts again.";
     NoPreviousRun [PreviousRunTerminated True] "There was no run before." "";
     NoRun [Running False] "There is no run." "";

@@ -89,13 +89,14 @@ pub(super) fn of(look: &Look<'_>) -> Situation {
 
 fn stopping(look: &Look<'_>) -> Situation {
     let late = crate::decide::stuck_at(look.desired, look.observed, look.memory).is_some_and(|at| at <= look.now);
+    const SKIP: &str = "annotate weir.dev/skip-graceful-stop: \"true\" to go on without waiting for it";
+    if let Some((_, what)) = unproven(look) {
+        return if late { Situation::StopBlocked { message: format!("{what}; or {SKIP}") } } else { Situation::Stopping { message: what } };
+    }
     let alive = look.observed.slots.iter().find_map(|(task, slot)| Some((task, still_there(slot)?)));
     match alive {
         Some((task, (what, held))) if late => {
-            let message = format!(
-                "task {task} ({what}) is still there long after its stop deadline{held}; \
-                 annotate weir.dev/skip-graceful-stop: \"true\" to go on without waiting for it"
-            );
+            let message = format!("task {task} ({what}) is still there long after its stop deadline{held}; {SKIP}");
             Situation::StopBlocked { message }
         }
         _ => Situation::Stopping { message: "stopping on request".to_owned() },
@@ -135,6 +136,12 @@ fn occupied(look: &Look<'_>) -> Option<String> {
 }
 
 fn unreachable(look: &Look<'_>) -> Option<Situation> {
+    let (since, message) = unproven(look)?;
+    Some(Situation::NodeUnreachable { message, lasting: has_lasted(look, since) })
+}
+
+/// An instance of which nobody knows whether it is over: since when, and what is known and helps, for people.
+fn unproven(look: &Look<'_>) -> Option<(Timestamp, String)> {
     look.observed.slots.iter().find_map(|(task, slot)| {
         let instance = slot.instance()?;
         let (name, epoch) = (&instance.name, instance.epoch);
@@ -146,8 +153,7 @@ fn unreachable(look: &Look<'_>) -> Option<Situation> {
             }
             Phase::Starting(_) | Phase::Ready | Phase::Terminating | Phase::Exited(_) => return None,
         };
-        let message = format!("{what}; once it is known to be gone, annotate weir.dev/confirm-terminated: {epoch}");
-        Some(Situation::NodeUnreachable { message, lasting: has_lasted(look, since) })
+        Some((since, format!("{what}; once it is known to be gone, annotate weir.dev/confirm-terminated: {epoch}")))
     })
 }
 

@@ -7,6 +7,7 @@
 use super::situation::{self, Running, Situation};
 use super::{ConditionStatus, Look, Reason, Verdict};
 use crate::desired::Acceptance;
+use crate::observed::Shutdown;
 
 /// The four that belong together.
 pub(super) struct Core {
@@ -19,7 +20,8 @@ pub(super) struct Core {
 /// The row of the situation that the job is in.
 pub(super) fn of(look: &Look<'_>) -> Core {
     let mut core = row(situation::of(look));
-    if let (Acceptance::Checking { obstacle, .. }, true) = (&look.desired.acceptance, core.stalled.status != ConditionStatus::True) {
+    let awaits_check = core.stalled.status != ConditionStatus::True && look.observed.shutdown == Shutdown::None;
+    if let (Acceptance::Checking { obstacle, .. }, true) = (&look.desired.acceptance, awaits_check) {
         // The newest generation is not in effect yet: waiters must not take the old one's word.
         let message = match obstacle {
             None => "the newest generation is being checked".to_owned(),

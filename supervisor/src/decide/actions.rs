@@ -46,7 +46,7 @@ fn on_instance(pass: &Pass<'_>, name: &str, instance: &Instance) -> Option<Actio
             let foreign = !pass.desired.has_task(name);
             (wanted_again || foreign).then_some(Action::ClearTask { task: task_name, epoch })
         }
-        (Phase::Unreachable { .. }, None) => given_up(pass, instance).map(|_| Action::ForceRemoveTask { task: task_name, epoch }),
+        (Phase::Unreachable { .. }, None) => given_up(pass, name, instance).map(|_| Action::ForceRemoveTask { task: task_name, epoch }),
         (Phase::Unreachable { .. }, Some(_)) | (Phase::Vanished, _) => None,
         (_, Some(task)) => match &task.stop {
             Some(stop) => stop_by(pass, name, instance, stop.deadline),

@@ -60,7 +60,7 @@ fn observe_own(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance:
     match &instance.phase {
         Phase::Exited(exit) => outcomes::ended(pass, name, task, exit, instance.epoch),
         Phase::Unreachable { .. } => {
-            if let Some(because) = unproven::given_up(pass, instance) {
+            if let Some(because) = unproven::given_up(pass, name, instance) {
                 unproven::tell(pass, name, instance, because);
                 outcomes::vanished(pass, name, task, "NodeLost");
             }
@@ -187,7 +187,7 @@ fn start_due_in(pass: &mut Pass<'_>, run: &mut RunMemory) {
             task.generation = pass.desired.generation;
             task.hash = pass.desired.task_hash(name).to_owned();
             task.start_clock = Some(pass.now);
-            if let Some(fence) = &pass.desired.fence {
+            if let Some(fence) = pass.desired.fences.get(name) {
                 pass.memory.fences.insert(pass.memory.epoch, fence.clone());
             }
         }

@@ -2,19 +2,19 @@
 //!
 //! One on a silent node, or one that vanished without being seen to end, is
 //! followed by another only where both stand behind one fence, which makes it
-//! harmless, or a human vouches for its end; else the job waits for proof. The
-//! fence is the one that it was begun behind: no edit moves it. The word of a human is good for
+//! harmless, or a human vouches for its end; else the job waits for proof. A
+//! fence is one task's, and the one that was begun behind: no edit moves it. The word of a human is good for
 //! what waited for it when it came, and for nothing later: one that names an
 //! epoch by mistake is answered and has no effect when that one falls silent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use weir_crds::policy::NodeLostPolicy;
 
 use crate::decide::Pass;
 use crate::events::EventReason;
-use crate::memory::ConfirmationMemory;
+use crate::memory::{ConfirmationMemory, Stranger};
 use crate::observed::{Instance, Observed, Phase, Shutdown, Slot};
 use crate::time::elapsed;
 
@@ -61,7 +61,7 @@ pub(super) fn confirm(pass: &mut Pass<'_>) {
 /// What is left of the slots once what vanished and is given up counts as gone; none where nothing is.
 pub(super) fn settle(pass: &mut Pass<'_>) -> Option<Observed> {
     let vanished = instances(pass.observed).filter(|(_, instance)| instance.phase == Phase::Vanished);
-    let settled: Vec<_> = vanished.filter_map(|(name, instance)| Some((name, instance, given_up(pass, instance)?))).collect();
+    let settled: Vec<_> = vanished.filter_map(|(name, instance)| Some((name, instance, given_up(pass, name, instance)?))).collect();
     if settled.is_empty() {
         return None;
     }
@@ -75,8 +75,8 @@ pub(super) fn settle(pass: &mut Pass<'_>) -> Option<Observed> {
     Some(left)
 }
 
-/// Whether an instance is given up.
-pub(super) fn given_up(pass: &Pass<'_>, instance: &Instance) -> Option<GivenUp> {
+/// Whether an instance of a task is given up.
+pub(super) fn given_up(pass: &Pass<'_>, task: &str, instance: &Instance) -> Option<GivenUp> {
     if pass.desired.paused || !is_unproven(instance) {
         return None;
     }
@@ -93,7 +93,7 @@ pub(super) fn given_up(pass: &Pass<'_>, instance: &Instance) -> Option<GivenUp> 
     let is_last = pass.observed.shutdown != Shutdown::None;
     // What was given up once stays so.
     let harmless = pass.memory.given_up.contains(&instance.epoch)
-        || begun_behind.is_some_and(|fence| is_last || pass.desired.fence.as_ref() == Some(fence));
+        || begun_behind.is_some_and(|fence| is_last || pass.desired.fences.get(task) == Some(fence));
     let fenced = pass.desired.rules.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced && harmless;
     (fenced && has_lasted).then_some(GivenUp::Fenced)
 }
@@ -115,19 +115,39 @@ pub(super) fn tell(pass: &mut Pass<'_>, task: &str, instance: &Instance, because
     pass.tell(EventReason::RunForceReplaced, format!("{name}, epoch {epoch} of task {task}, {seen} and is given up: {why}"));
 }
 
-/// Tells of strangers that are given up, and forgets what was told of instances that are gone.
+/// Remembers strangers, tells of those that are given up, and forgets what was told of instances that are gone.
 pub(super) fn observe_strangers(pass: &mut Pass<'_>) {
+    pass.memory.strangers = strangers(pass);
     let present: BTreeSet<u64> = instances(pass.observed).map(|(_, instance)| instance.epoch).collect();
     pass.memory.given_up.retain(|epoch| present.contains(epoch));
     let begun: BTreeSet<u64> = pass.memory.run.iter().flat_map(|run| run.tasks.values()).filter_map(|task| task.epoch).collect();
     pass.memory.fences.retain(|epoch, _| present.contains(epoch) || begun.contains(epoch));
     for (name, instance) in instances(pass.observed) {
-        let task = pass.memory.run.as_ref().and_then(|run| run.tasks.get(name));
-        let owned = task.is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch));
-        if let Some(because) = given_up(pass, instance).filter(|_| !owned) {
+        if let Some(because) = given_up(pass, name, instance).filter(|_| !is_owned(pass, name, instance)) {
             tell(pass, name, instance, because);
         }
     }
+}
+
+/// Whoever is in a slot now, belongs to nobody and is not given up. What is none of the job's says nothing of who was there
+/// before it.
+fn strangers(pass: &Pass<'_>) -> BTreeMap<String, Stranger> {
+    let known = |name: &String| pass.memory.strangers.get(name);
+    let found = pass.observed.slots.iter().filter_map(|(name, slot)| match slot {
+        Slot::Occupied { .. } | Slot::Unclassified { .. } => Some((name.clone(), known(name)?.clone())),
+        _ => {
+            let is_awaited = |instance: &&Instance| !is_owned(pass, name, instance) && given_up(pass, name, instance).is_none();
+            let instance = slot.live().filter(is_awaited)?;
+            let remembered = known(name).filter(|known| known.epoch == instance.epoch).and_then(|known| known.place.clone());
+            Some((name.clone(), Stranger { epoch: instance.epoch, place: instance.place.clone().or(remembered) }))
+        }
+    });
+    found.collect()
+}
+
+fn is_owned(pass: &Pass<'_>, name: &str, instance: &Instance) -> bool {
+    let task = pass.memory.run.as_ref().and_then(|run| run.tasks.get(name));
+    task.is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch))
 }
 
 fn instances(observed: &Observed) -> impl Iterator<Item = (&String, &Instance)> {

@@ -61,8 +61,14 @@ pub fn manual(tasks: &[&str]) -> Desired {
 pub fn desired(rules: JobPolicy) -> Desired {
     let hashes: BTreeMap<String, String> = rules.tasks.iter().map(|task| (task.name.clone(), "h1".to_owned())).collect();
     let mut desired = Desired::accepted(rules, 1, "r1".to_owned(), hashes).unwrap();
-    desired.fence = Some("f1".to_owned());
+    desired.fences = fences(&desired, Some("f1"));
     desired
+}
+
+/// The same fence for each task.
+pub fn fences(desired: &Desired, fence: Option<&str>) -> BTreeMap<String, String> {
+    let tasks = desired.rules.tasks.iter().map(|task| task.name.clone());
+    tasks.filter_map(|task| Some((task, fence?.to_owned()))).collect()
 }
 
 pub fn report(class: ExitClass, epoch: u64) -> ExitReport {
@@ -117,11 +123,14 @@ impl Stage {
         plan
     }
 
-    /// A shell tells of an instance that vanished only while a task calls it its own.
+    /// A shell tells of an instance that vanished only while the memory knows it.
     fn forget_what_vanished(&mut self) {
         let run = self.memory.run.as_ref();
+        let strangers = &self.memory.strangers;
         let is_own = |name: &String, instance: &Instance| {
-            run.and_then(|run| run.tasks.get(name)).is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch))
+            let is_stranger = strangers.get(name).is_some_and(|stranger| stranger.epoch == instance.epoch);
+            is_stranger
+                || run.and_then(|run| run.tasks.get(name)).is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch))
         };
         self.observed.slots.retain(|name, slot| slot.instance().is_none_or(|own| own.phase != Phase::Vanished || is_own(name, own)));
     }
