@@ -132,12 +132,8 @@ async fn m14_a_definition_without_memory_starts_nothing_and_says_so() {
     let live = world.until_streaming("live").await;
     let pid = world.pid("live", "t");
     // A new definition cuts all watches: the recorder is to have seen what was before.
-    let seen = || async {
-        let streams = |job: &Value| job["metadata"]["name"] == "live" && condition(job, "Ready")["reason"] == "Streaming";
-        anyhow::ensure!(world.recorder.jobs().iter().any(streams), "not yet");
-        Ok(())
-    };
-    eventually("the recorder to see it stream", PATIENCE, seen).await.unwrap();
+    let streams = |job: &Value| job["metadata"]["name"] == "live" && condition(job, "Ready")["reason"] == "Streaming";
+    world.recorder.wait_for("live streams", |jobs| jobs.iter().any(streams).then_some(())).await.unwrap();
     world.define(&without(&["status.memory"]), "live", ("memory", memory()), false).await;
 
     world.apply(&job("fresh", &["t"])).await;
