@@ -83,7 +83,7 @@ reasons! {
     Normal Resumed "The job is no longer suspended.";
     Normal RunAdopted "A pod whose creation was never answered was found and is taken over.";
     Normal RunCompleted "All tasks ended by themselves, as `availableNow` and `once` do.";
-    Normal RunReady "Every query of the run has opened and streams.";
+    Normal RunReady "Every query of the run has its checkpoint and its sources have answered: it streams.";
     Normal RunStarted "A run began.";
     Normal RunStopped "A run was stopped: on request, or to make room for its successor.";
     Normal SchemaChanged "A task starts again, because the schema of its source changed.";

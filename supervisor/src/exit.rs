@@ -65,7 +65,10 @@ pub fn reason(exit: &Exit, epoch: u64) -> String {
     if let Some(report) = own_report(exit, epoch).filter(|report| !report.reason.is_empty()) {
         return cut(&report.reason, NAME_BYTES);
     }
+    let reported = own_report(exit, epoch).map(|report| report.class);
     match (&exit.cause, exit.code) {
+        (ExitCause::Own, Some(0)) if reported == Some(ExitClass::Stopped) => "Stopped".to_owned(),
+        (ExitCause::Own, Some(0)) if reported == Some(ExitClass::Completed) => "Completed".to_owned(),
         (ExitCause::OutOfMemory, _) => "OOMKilled".to_owned(),
         (ExitCause::Disruption { reason }, _) => cut(reason, NAME_BYTES),
         (ExitCause::Own, Some(0)) => "NoExitReport".to_owned(),
@@ -108,6 +111,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::time::Timestamp;
+
+    #[test]
+    fn an_end_without_a_word_is_named_by_its_class() {
+        let exit = |class: Option<ExitClass>| {
+            let report = class.map(|class| ExitReport::new(class, 3));
+            Exit { code: Some(0), report, cause: ExitCause::Own, log_tail: String::new(), at: Timestamp::UNIX_EPOCH }
+        };
+        let named = [Some(ExitClass::Stopped), Some(ExitClass::Completed), None].map(|class| reason(&exit(class), 3));
+        assert_eq!(named, ["Stopped", "Completed", "NoExitReport"]);
+        assert_eq!(reason(&exit(Some(ExitClass::Stopped)), 4), "NoExitReport", "a report of another epoch is none");
+    }
 
     #[test]
     fn words_of_a_report_are_cut() {

@@ -208,8 +208,10 @@ pub enum RunCause {
     StartUp,
     /// The surroundings.
     Disruption,
-    /// The owner's wish.
+    /// The owner's wish, in the manifest.
     Spec,
+    /// The owner's request to end: Ctrl-C, or the deletion of the job.
+    Request,
     /// Nothing: it was done.
     None,
 }

@@ -105,6 +105,7 @@ fn run_result(record: &RunRecord, message_bytes: usize) -> resource::RunResult {
         RunCause::StartUp => Some("StartUp"),
         RunCause::Disruption => Some("Disruption"),
         RunCause::Spec => Some("Spec"),
+        RunCause::Request => Some("Request"),
         RunCause::None => None,
     };
     resource::RunResult {

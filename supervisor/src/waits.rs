@@ -57,7 +57,10 @@ fn next_run(desired: &Desired, observed: &Observed, memory: &Memory, now: Timest
         let why = match next.reason {
             StartReason::Backoff => format!("the backoff after {}", counted(memory.consecutive_failures, "failed run")),
             StartReason::MaximumDelay => {
-                "restart.maxDelay, as no retry heals this failure; an edit of the manifest ends the wait".to_owned()
+                // An edit of an annotation is none, though weir.dev/adopt-checkpoint may be the remedy.
+                "restart.maxDelay, as no retry heals this failure; the annotation weir.dev/run-now with a new value ends the wait, and so \
+                 does an edit of what the tasks run"
+                    .to_owned()
             }
             StartReason::BetweenRuns => "restart.minInterval between the starts of two runs".to_owned(),
             StartReason::Restart | StartReason::Tick | StartReason::RunNow | StartReason::OneRun => "the next run".to_owned(),

@@ -5,7 +5,7 @@ mod common;
 
 use common::{MINUTE, Stage, continuous, manual, seconds, starts, stops};
 use weir_supervisor::conditions::{ConditionStatus, Reason};
-use weir_supervisor::memory::{RunResult, TaskState};
+use weir_supervisor::memory::{RunCause, RunResult, TaskState};
 use weir_supervisor::observed::{Confirmation, Phase, Shutdown};
 use weir_supervisor::{Acceptance, Action, ExitClass, Lifetime, Slot};
 
@@ -54,6 +54,34 @@ fn an_edit_of_class_none_reaches_running_tasks_without_a_restart() {
     assert!(matches!(actions[..], [Action::ApplyLiveConfig { generation: 2, .. }]), "{actions:?}");
     assert!(stage.is_true("Ready"));
     assert_eq!(stage.condition("Ready").observed_generation, 2);
+}
+
+#[test]
+fn an_edit_is_told_with_what_it_does() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    let note = |stage: &mut Stage, change: fn(&mut Stage)| {
+        change(stage);
+        stage.desired.generation += 1;
+        stage.plan = None;
+        stage.settle();
+        let events = stage.plan.as_ref().unwrap().events.clone();
+        let told = events.iter().find(|event| event.reason.as_str() == "SpecUpdateApplied").unwrap();
+        told.note.split_once("; the edit ").unwrap().1.to_owned()
+    };
+    assert_eq!(note(&mut stage, |_| ()), "disturbs nothing");
+    assert_eq!(note(&mut stage, |stage| stage.desired.rules.suspend = true), "suspends the job: its run stops at batch boundaries");
+    assert_eq!(note(&mut stage, |_| ()), "disturbs nothing", "it is suspending already");
+    stage.stopped("a");
+    assert_eq!(stage.memory.last_run.as_ref().unwrap().reason, "Suspended");
+    assert_eq!(note(&mut stage, |stage| stage.desired.rules.suspend = false), "resumes the job");
+    assert_eq!(note(&mut stage, |stage| stage.desired.rules.restart_nonce += 1), "asks for a restart by restartNonce");
+    let both = |stage: &mut Stage| {
+        stage.desired.rules.suspend = true;
+        stage.desired.run_hash = "r2".to_owned();
+    };
+    stage.stopped("a");
+    assert_eq!(note(&mut stage, both), "needs a new run and suspends the job: its run stops at batch boundaries");
 }
 
 #[test]
@@ -184,6 +212,8 @@ fn shutdown_stops_at_a_batch_boundary_and_finishes_with_zero() {
     assert!(stage.plan.as_ref().unwrap().finished.is_none());
     stage.stopped("a");
     assert_eq!(stage.plan.as_ref().unwrap().finished.as_ref().unwrap().class.code(), 0);
+    let last = stage.memory.last_run.as_ref().unwrap();
+    assert_eq!((last.cause, last.reason.as_str()), (RunCause::Request, "Stopped"), "the manifest has not asked for it");
     stage.observed = weir_supervisor::Observed::default();
     assert_eq!(starts(&stage.settle()), [("a", 2)], "the next runner begins at once");
 }
@@ -211,6 +241,9 @@ fn one_run_finishes_with_the_class_of_its_end() {
         assert_eq!(finished.class.code(), code);
         stage.desired.lifetime = Lifetime::OneRun { token: "u".to_owned() };
         assert_eq!(starts(&stage.settle()), [("a", 2)], "the next invocation does not wait for a backoff");
+        assert!(stage.report("a", class, |_| ()).is_empty());
+        stage.desired.lifetime = Lifetime::AsTriggered;
+        assert_eq!(starts(&stage.settle()), [("a", 3)], "nor does a life after it, for minInterval or a backoff");
     }
 }
 

@@ -138,7 +138,7 @@ pub struct RunResult {
     /// Succeeded, Failed, Disrupted, Superseded, Fenced or Stopped.
     #[serde(default)]
     pub result: String,
-    /// Application, StartUp, Disruption, NodeLost, Admission or Unknown.
+    /// Application, StartUp, Disruption, Spec (an edit or suspend) or Request (Ctrl-C or the deletion of the job).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// One word for machines, for example the error class or OOMKilled.

@@ -51,12 +51,7 @@ fn edits(pass: &mut Pass<'_>) {
     if let Some(old) = pass.memory.spec.as_ref().filter(|old| **old != mark) {
         let run_class = old.run_hash != mark.run_hash || !old.tasks.keys().eq(mark.tasks.keys());
         let task_class = !run_class && old.tasks != mark.tasks;
-        let effect = match (run_class, task_class) {
-            (true, _) => "needs a new run",
-            (false, true) => "restarts the edited tasks",
-            (false, false) => "disturbs nothing",
-        };
-        let note = format!("generation {} is in effect; the edit {effect}", mark.generation);
+        let note = format!("generation {} is in effect; the edit {}", mark.generation, effects(pass, run_class, task_class));
         if run_class || task_class {
             reset_backoff(pass, "an edit");
         }
@@ -67,6 +62,24 @@ fn edits(pass: &mut Pass<'_>) {
         edit_run(pass, &mut run);
         pass.memory.run = Some(run);
     }
+}
+
+/// What an edit does, in words.
+fn effects(pass: &Pass<'_>, run_class: bool, task_class: bool) -> String {
+    let (rules, memory) = (&pass.desired.rules, &pass.memory);
+    let is_suspending = memory.run.as_ref().and_then(|run| run.stop.as_ref()).is_some_and(|stop| stop.cause == StopCause::Suspend);
+    let suspends = rules.suspend && !memory.suspended && !is_suspending;
+    let restarts = memory.restart_nonce.is_some_and(|known| known != rules.restart_nonce);
+    let all = [
+        (run_class, "needs a new run"),
+        (task_class, "restarts the edited tasks"),
+        (restarts, "asks for a restart by restartNonce"),
+        (suspends && memory.run.is_some(), "suspends the job: its run stops at batch boundaries"),
+        (suspends && memory.run.is_none(), "suspends the job: no run begins"),
+        (!rules.suspend && (memory.suspended || is_suspending), "resumes the job"),
+    ];
+    let named: Vec<&str> = all.iter().filter(|(is_so, _)| *is_so).map(|(_, words)| *words).collect();
+    if named.is_empty() { "disturbs nothing".to_owned() } else { named.join(" and ") }
 }
 
 fn edit_run(pass: &mut Pass<'_>, run: &mut RunMemory) {

@@ -214,6 +214,8 @@ fn next_start(pass: &mut Pass<'_>, run: &RunMemory, record: &RunRecord) -> Optio
     match record.result {
         RunResult::Superseded => requested,
         _ if !pass.desired.is_continuous() => None,
+        // Whoever asks for another life of the job does not wait for what the one run left.
+        _ if pass.desired.lifetime != Lifetime::AsTriggered => None,
         RunResult::Stopped => requested,
         RunResult::Fenced => None,
         RunResult::Succeeded => {
@@ -254,7 +256,8 @@ fn record(pass: &Pass<'_>, run: &RunMemory, result: RunResult) -> RunRecord {
     let (cause, reason) = match result {
         RunResult::Succeeded => (RunCause::None, "Completed"),
         RunResult::Superseded => (RunCause::Spec, "Superseded"),
-        RunResult::Stopped => (RunCause::Spec, "Stopped"),
+        RunResult::Stopped if run.stop.as_ref().is_some_and(|stop| stop.cause == StopCause::Shutdown) => (RunCause::Request, "Stopped"),
+        RunResult::Stopped => (RunCause::Spec, "Suspended"),
         RunResult::Failed | RunResult::Fenced => exit.map_or((RunCause::Application, "Failed"), |exit| (exit.cause, exit.reason.as_str())),
     };
     RunRecord {
