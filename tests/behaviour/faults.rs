@@ -107,8 +107,8 @@ fn fault_broker_killed_while_running() {
 }
 
 /// `weir task` of the job in the folder; a minute is its stop timeout.
-fn bare_task(place: &Place, sources: &[&str], trigger: &str) -> Guarded {
-    place.write("job.yaml", &job(&[to_delta(sources, trigger)]));
+fn bare_task(place: &Place, query: Query<'_>) -> Guarded {
+    place.write("job.yaml", &job(&[query]));
     let mut command = weir();
     command.current_dir(place.path()).args(["task", "job.yaml", "--job", "job", "--task", "task", "--job-uid", "uid", "--epoch", "1"]);
     command.args(["--termination-log", &place.at("exit.json")]);
@@ -135,12 +135,24 @@ fn fault_frozen_broker_does_not_hold_a_stop() {
     let place = Place::new("broker-frozen");
     let source = kafka(&broker, &topic, "");
     broker.produce(&topic, numbered_messages(0..10, 1)).unwrap();
-    let task = bare_task(&place, &[&source], "{processingTime: 100ms}");
+    let process = bare_task(&place, to_delta(&[&source], "{processingTime: 100ms}"));
     wait_for_numbers(&place, 10);
     broker.freeze().unwrap();
     // Within a trigger a question is asked that gets no answer.
     std::thread::sleep(Duration::from_millis(500));
-    stops_at_once(&place, &task);
+    stops_at_once(&place, &process);
+    // A job that goes on from its checkpoint is not ready before its source has answered, and ends at once as well.
+    let runner = place.start(&job(&[to_delta(&[&source], "{processingTime: 100ms}")]), &[]);
+    let is_asking = |task: &Value| task["queries"][0]["message"].as_str().is_some_and(|text| text.starts_with("Getting offsets"));
+    let asking = wait_for("the source is asked", || Some(task(&place)).filter(is_asking));
+    assert_eq!(asking["state"], "Starting", "{asking}");
+    let ready = place.status("job").unwrap()["conditions"][0].clone();
+    assert_eq!((&ready["type"], &ready["status"], &ready["reason"]), (&json!("Ready"), &json!("False"), &json!("RunStarting")));
+    let begun = Instant::now();
+    stop(&runner);
+    assert!(begun.elapsed() < Duration::from_secs(5), "the stop took {:?}", begun.elapsed());
+    let last = place.status("job").unwrap()["lastRun"].clone();
+    assert_eq!((&last["result"], &last["cause"]), (&json!("Stopped"), &json!("Request")), "{last}");
     broker.thaw().unwrap();
     judged(&place, 0..10);
 }
@@ -153,11 +165,26 @@ fn fault_broker_down_at_start_does_not_hold_a_stop() {
     for (name, trigger) in [("down-continuous", "{processingTime: 100ms}"), ("down-available", AVAILABLE_NOW)] {
         let place = Place::new(name);
         let source = kafka(&broker, &topic, "");
-        let task = bare_task(&place, &[&source], trigger);
+        let task = bare_task(&place, to_delta(&[&source], trigger));
         let claim = place.path().join("checkpoint-query/_weir/epochs/000000000001");
         wait_for("the checkpoint is claimed", || claim.exists().then_some(()));
         stops_at_once(&place, &task);
     }
+}
+
+/// A batch whose rows nobody acknowledges is left to the next run.
+#[test]
+fn fault_brokers_that_take_no_rows_do_not_hold_a_stop() {
+    let place = Place::new("sink-down");
+    let servers = format!("127.0.0.1:{}", weir_testkit::ports::reserve().unwrap());
+    let sink = format!("{{format: kafka, options: {{kafka.bootstrap.servers: '{servers}', topic: t}}}}");
+    let (sources, sql) =
+        (&["{name: raw, format: rate, options: {rowsPerSecond: '10'}}"][..], "SELECT CAST(value AS STRING) AS value FROM raw");
+    let task = bare_task(&place, Query { name: "query", sources, sql, sink: &sink, trigger: "{processingTime: 100ms}", fields: &[] });
+    let planned = place.path().join("checkpoint-query/offsets/1");
+    wait_for("a batch with rows is planned", || planned.exists().then_some(()));
+    stops_at_once(&place, &task);
+    assert!(!place.path().join("checkpoint-query/commits/1").exists());
 }
 
 /// Ten rows are read, ten more are produced of which five are aged out.

@@ -129,6 +129,11 @@ pub trait Sink: Send + Sync {
         false
     }
 
+    /// Whether what was sent has not been acknowledged for a while; a stop then waits for nothing.
+    fn is_silent(&self) -> bool {
+        false
+    }
+
     /// The schema it was opened with.
     fn schema(&self) -> SchemaRef;
 

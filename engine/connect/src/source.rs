@@ -119,6 +119,17 @@ pub trait Source: Send {
     /// newest planned batch, for sources that rebuild state from their log.
     async fn open(&mut self, last: Option<&Offset>) -> Result<()>;
 
+    /// Asks whether what is read from answers: a run has begun only after it. What is on a
+    /// disk or made up needs no asking.
+    async fn reach(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether records that are due have not come for a while; a stop then waits for none.
+    fn is_silent(&self) -> bool {
+        false
+    }
+
     /// The offset before the first batch, for sources that resolve and store
     /// one (Kafka, rate); `None` for those that begin with nothing (files).
     async fn initial_offset(&mut self) -> Result<Option<Offset>>;

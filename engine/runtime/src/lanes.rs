@@ -105,6 +105,16 @@ fn died(query: &str, number: usize) -> Error {
     Error::retryable("LANE_DIED", format!("lane {number} of query {query} ended in the middle of a batch; see the log above"))
 }
 
+/// Ends the lanes' work on a batch when it goes.
+#[derive(Debug)]
+pub struct EndsWithIt(BatchFailed);
+
+impl Drop for EndsWithIt {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
 /// Tells the lanes of a batch that one of them failed.
 #[derive(Clone, Debug, Default)]
 pub struct BatchFailed(Arc<AtomicBool>);
@@ -113,6 +123,11 @@ impl BatchFailed {
     /// Marks the batch as failed.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
+    }
+
+    /// Marks the batch as failed when what is given out is dropped, done or not.
+    pub fn with_the_end(&self) -> EndsWithIt {
+        EndsWithIt(self.clone())
     }
 
     /// Whether some lane failed.

@@ -29,11 +29,14 @@ pub fn unreachable(action: &str, servers: &str, cause: &str) -> Error {
     )
 }
 
+/// The condition of a topic that does not exist.
+pub const UNKNOWN_TOPICS: &str = "UNKNOWN_TOPIC_OR_PARTITION";
+
 /// A topic that is subscribed or assigned does not exist.
 pub fn unknown_topics(topics: &BTreeSet<String>, servers: &str) -> Error {
     let names = topics.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     Error::retryable(
-        "UNKNOWN_TOPIC_OR_PARTITION",
+        UNKNOWN_TOPICS,
         format!("the Kafka servers {servers} have no topic {names}; create it or correct the option subscribe or assign"),
     )
 }

@@ -98,6 +98,14 @@ impl Lookup {
         })
     }
 
+    /// Asks whether the brokers answer; that a topic is missing is an answer.
+    pub fn reach(&self) -> Result<()> {
+        match self.partitions(Freshness::Recent) {
+            Err(error) if error.condition() != errors::UNKNOWN_TOPICS => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// The partitions of the selection, sorted.
     pub fn partitions(&self, freshness: Freshness) -> Result<Arc<[TopicPartition]>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,6 +21,7 @@ mod pool;
 mod properties;
 mod reader;
 mod rows;
+mod silence;
 mod sink;
 mod sink_columns;
 mod source;

@@ -18,6 +18,7 @@ use super::errors;
 use super::lookup::{self, LastWords};
 use super::offsets::{PartitionOffsets, TopicPartition};
 use super::options::KafkaSourceOptions;
+use super::silence::Silence;
 
 /// Prefetched records of all handles together, in kilobytes.
 const QUEUE_BUDGET_KB: usize = 16 * 1024;
@@ -47,6 +48,7 @@ pub struct ConsumerPool {
     servers: String,
     state: Mutex<State>,
     sizes: SizeMeter,
+    silence: Arc<Silence>,
 }
 
 struct State {
@@ -141,12 +143,18 @@ impl ConsumerPool {
             servers: options.client.servers().to_owned(),
             state: Mutex::new(State { idle: Vec::new(), live: 0, tuning: tuning(0) }),
             sizes: SizeMeter::default(),
+            silence: Arc::default(),
         }
     }
 
     /// The brokers, for messages.
     pub fn servers(&self) -> &str {
         &self.servers
+    }
+
+    /// Readers that wait for records in vain.
+    pub fn silence(&self) -> &Arc<Silence> {
+        &self.silence
     }
 
     /// Mean sizes of what was read.

@@ -22,12 +22,11 @@ use super::options::DataLoss;
 use super::plan::{self, OffsetRange, Resume};
 use super::pool::{ConsumerPool, Handle, Lease};
 use super::rows::RowBuilder;
+use super::silence::{SUSPICION, Wait};
 use crate::source::{PartitionReader, ReadCounters, Scan};
 
 /// Longest single wait for records.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Silence after which the brokers are asked what they have.
-const SUSPICION: Duration = Duration::from_secs(1);
 
 /// How a reader treats trouble.
 #[derive(Clone, Copy, Debug)]
@@ -103,15 +102,15 @@ impl RangeReader {
 
     /// Fills the slice, or reads the range to its end.
     async fn fill_slice(&mut self, handle: &mut Handle) -> Result<()> {
-        let mut quiet_since = Instant::now();
-        let mut looked_at = quiet_since;
+        let mut wait = Wait::begin(self.pool.silence(), Instant::now());
+        let mut looked_at = wait.since();
         let mut last_trouble = None;
         loop {
             let before = self.position;
             let step = self.use_taken(handle);
             if self.position > before {
-                quiet_since = Instant::now();
-                looked_at = quiet_since;
+                wait.heard(Instant::now());
+                looked_at = wait.since();
             }
             match step {
                 Step::SliceFull => return Ok(()),
@@ -128,6 +127,7 @@ impl RangeReader {
                     if handle.drain.fill(self.appetite(), PATIENCE) == 0 {
                         // Lets a driver that wants to stop drop this future.
                         tokio::task::yield_now().await;
+                        wait.goes_on(Instant::now());
                         if looked_at.elapsed() >= SUSPICION {
                             looked_at = Instant::now();
                             self.look_into_silence(handle, &mut last_trouble)?;
@@ -138,7 +138,7 @@ impl RangeReader {
             if self.position >= self.end {
                 return Ok(());
             }
-            if quiet_since.elapsed() >= self.policy.poll_timeout {
+            if wait.since().elapsed() >= self.policy.poll_timeout {
                 return Err(self.silence(last_trouble));
             }
         }

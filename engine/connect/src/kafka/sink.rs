@@ -21,6 +21,7 @@ use weir_crds::options::ParsedOptions;
 
 use super::lookup::cannot_create;
 use super::properties::ClientSettings;
+use super::silence::{Silence, Wait};
 use super::sink_columns::{RecordColumns, Records, TopicOption};
 use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written};
 
@@ -61,18 +62,19 @@ pub struct KafkaSink {
     producer: Arc<ThreadedProducer<Deliveries>>,
     servers: Arc<str>,
     give_up_after: Duration,
+    silence: Arc<Silence>,
 }
 
 impl KafkaSink {
-    /// Checks the query's columns.
-    pub fn check(options: &KafkaSinkOptions, schema: &SchemaRef) -> Result<RecordColumns> {
-        let topic_option = if options.topic.is_some() { TopicOption::Given } else { TopicOption::Absent };
-        RecordColumns::find(schema, topic_option)
+    /// Checks the query's columns and the client's settings; makes no client.
+    pub fn check(options: &KafkaSinkOptions, schema: &SchemaRef) -> Result<()> {
+        record_columns(options, schema)?;
+        producer_config(&options.client).create_native_config().map(drop).map_err(|error| cannot_create(&error))
     }
 
     /// Checks the query's columns and makes the producer; no broker is asked yet.
     pub fn open(options: &KafkaSinkOptions, schema: SchemaRef) -> Result<Self> {
-        let columns = Self::check(options, &schema)?;
+        let columns = record_columns(options, &schema)?;
         let config = producer_config(&options.client);
         let delivery: u64 = config.get("delivery.timeout.ms").and_then(|text| text.parse().ok()).unwrap_or(120_000);
         let producer = config.create_with_context(Deliveries::default()).map_err(|error| cannot_create(&error))?;
@@ -84,8 +86,14 @@ impl KafkaSink {
             servers: options.client.servers().into(),
             // The client itself gives up on a record after the delivery timeout.
             give_up_after: Duration::from_millis(delivery) + Duration::from_secs(30),
+            silence: Arc::default(),
         })
     }
+}
+
+/// Which column is which part of a record.
+fn record_columns(options: &KafkaSinkOptions, schema: &SchemaRef) -> Result<RecordColumns> {
+    RecordColumns::find(schema, if options.topic.is_some() { TopicOption::Given } else { TopicOption::Absent })
 }
 
 /// Java's defaults where librdkafka's differ, and a queue of 32 MiB.
@@ -202,9 +210,14 @@ impl Sink for KafkaSink {
             producer: Arc::clone(&self.producer),
             servers: Arc::clone(&self.servers),
             give_up_after: self.give_up_after,
+            silence: Arc::clone(&self.silence),
             part: Arc::default(),
             rows: 0,
         }))
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silence.is_there()
     }
 
     async fn commit(&self, _batch: &BatchId, _parts: Vec<Written>) -> Result<Committed> {
@@ -222,6 +235,7 @@ struct Writer {
     producer: Arc<ThreadedProducer<Deliveries>>,
     servers: Arc<str>,
     give_up_after: Duration,
+    silence: Arc<Silence>,
     part: Arc<Part>,
     rows: u64,
 }
@@ -238,15 +252,17 @@ impl Writer {
         record.partition = records.partition(row);
         record.headers = records.headers(row);
         self.part.state().outstanding += 1;
-        let until = Instant::now() + self.give_up_after;
+        let begun = Instant::now();
+        let mut wait = Wait::begin(&self.silence, begun);
         loop {
             match self.producer.send(record) {
                 Ok(()) => return Ok(()),
-                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) if Instant::now() < until => {
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) if begun.elapsed() < self.give_up_after => {
                     // Deliveries make room; the producer's own thread reports them.
                     let state = self.part.state();
                     self.refusal(&state)?;
                     drop(self.part.wait(state));
+                    wait.goes_on(Instant::now());
                     record = again;
                 }
                 Err((error, _)) => {
@@ -292,13 +308,16 @@ impl Writer {
 
     /// Waits until every record is acknowledged.
     fn settle(&self) -> Result<()> {
-        let until = Instant::now() + self.give_up_after;
+        let begun = Instant::now();
+        let mut wait = Wait::begin(&self.silence, begun);
         let mut state = self.part.state();
         while state.outstanding > 0 && state.refused.is_none() {
-            if Instant::now() >= until {
+            if begun.elapsed() >= self.give_up_after {
                 return Err(self.refused(RDKafkaErrorCode::MessageTimedOut, &format!("{} records in time", state.outstanding)));
             }
+            let before = state.outstanding;
             state = self.part.wait(state);
+            if state.outstanding < before { wait.heard(Instant::now()) } else { wait.goes_on(Instant::now()) }
         }
         self.refusal(&state)
     }

@@ -220,6 +220,10 @@ impl Source for KafkaSource {
         last.map_or(Ok(()), |offset| offsets::from_checkpoint(offset).map(|_| ()))
     }
 
+    async fn reach(&mut self) -> Result<()> {
+        self.ask(Lookup::reach).await
+    }
+
     async fn initial_offset(&mut self) -> Result<Option<Offset>> {
         Ok(Some(offsets::to_offset(&self.initial().await?)))
     }
@@ -270,6 +274,10 @@ impl Source for KafkaSource {
                 Ok(Box::new(reader) as Box<dyn PartitionReader>)
             })
             .collect()
+    }
+
+    fn is_silent(&self) -> bool {
+        self.pool.silence().is_there()
     }
 
     async fn commit(&mut self, _end: &Offset) -> Result<()> {

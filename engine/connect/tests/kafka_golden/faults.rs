@@ -19,7 +19,7 @@ async fn a_broker_that_is_down_is_named_and_tried_again() {
     options.insert("kafka.bootstrap.servers".to_owned(), servers.clone());
     let mut source = Checkpoint::new().open(&options).unwrap();
     let begun = Instant::now();
-    let error = source.initial_offset().await.unwrap_err();
+    let error = source.reach().await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(30));
     assert_eq!((error.class(), error.condition()), (ErrorClass::Retryable, "KAFKA_BROKER_UNREACHABLE"));
     assert!(error.message().contains(&servers) && error.message().contains("Connection refused"), "{error}");

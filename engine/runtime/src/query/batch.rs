@@ -99,6 +99,8 @@ pub async fn execute(
         batch,
         timestamp_ms,
     });
+    // A driver that gives the batch up drops this future; the lanes then end with their slice.
+    let _ends = shared.failed.with_the_end();
     let results = lanes
         .run(width, |number| {
             let shared = Arc::clone(&shared);
@@ -166,7 +168,7 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) ->
         let scan = &shared.scans[source];
         while let Some(slice) = reader.next().await? {
             if shared.failed.is_set() {
-                return Err(Error::retryable(GAVE_UP, "another lane of the batch failed"));
+                return Err(Error::retryable(GAVE_UP, "another lane of the batch failed, or the batch was given up"));
             }
             rows[source] += slice.num_rows() as u64;
             if let Some(column) = scan.event_time {

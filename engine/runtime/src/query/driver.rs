@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
-use weir_connect::{AvailableNow, BatchId, Committed, ReadLimits, Sink};
+use weir_connect::{AvailableNow, BatchId, Committed, ReadLimits, Sink, Source};
 use weir_core::checkpoint::query::Planned;
 use weir_core::checkpoint::{CommitEntry, OffsetEntry, Recovery};
 use weir_core::trigger::{Trigger, Wait, wait_after};
@@ -22,11 +22,16 @@ use weir_crds::conf::MultipleWatermarkPolicy;
 
 use super::batch::{self, BatchOutcome, Partitions};
 use super::definition::QueryDefinition;
-use super::open::{self, OpenQuery};
+use super::open::{self, OpenQuery, OpenSource};
 use super::report::{Reporter, TriggerReport};
 use super::state::QueryState;
 use crate::environment::TaskEnvironment;
 use crate::event_time::{WatermarkPolicy, WatermarkTracker};
+
+/// How often a stop looks whether the batch that it waits for is owed by a silent service.
+const LOOK_FOR_SILENCE: Duration = Duration::from_millis(50);
+/// How long a stop waits for a source that is asked for its partitions.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the task asks of its queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +128,11 @@ impl Driver {
             if starts[at].is_none() {
                 starts[at] = open.source.initial_offset().await?;
             }
+        }
+        // Nothing of this run is true of the world before each source has answered once.
+        for open in &mut open.sources {
+            state.message(&getting_offsets(&*open.source));
+            open.source.reach().await?;
         }
         // What the checkpoint pinned wins over the job's settings, as in Spark.
         let (session, overridden) = match &stored_conf {
@@ -244,7 +254,7 @@ impl Driver {
             snapshot.status.is_data_available = true;
             "Processing new data".clone_into(&mut snapshot.status.message);
         });
-        let outcome = self.execute(&plan, &mut report).await?;
+        let Some(outcome) = self.execute(&plan, &mut report, stop).await? else { return Ok(false) };
         self.finish(plan, outcome, report).await?;
         Ok(true)
     }
@@ -264,7 +274,7 @@ impl Driver {
         let mut is_new = false;
         let timer = Instant::now();
         for (at, open) in self.open.sources.iter_mut().enumerate() {
-            self.state.message(&format!("Getting offsets from {}", open.source.description()));
+            self.state.message(&getting_offsets(&*open.source));
             let planned = tokio::select! {
                 biased;
                 planned = open.source.plan(self.starts[at].as_ref(), limits, now_ms) => planned?,
@@ -296,13 +306,19 @@ impl Driver {
         Ok(Some(entry))
     }
 
-    /// Executes the plan and commits the sink.
-    async fn execute(&mut self, plan: &OffsetEntry, report: &mut TriggerReport) -> Result<BatchOutcome> {
+    /// Executes the plan and commits the sink; `None` when a stop found a service that does not answer. The next run
+    /// then runs the batch as planned.
+    async fn execute(
+        &mut self,
+        plan: &OffsetEntry,
+        report: &mut TriggerReport,
+        stop: &watch::Receiver<StopRequest>,
+    ) -> Result<Option<BatchOutcome>> {
         self.open.log.fence().check().await?;
         failpoint::hit("batch.refence.after")?;
         if self.open.sink_recorded.is_some_and(|recorded| recorded >= self.next_batch) {
             tracing::info!(batch = self.next_batch, "the sink has recorded the batch already; it is skipped");
-            return Ok(BatchOutcome::skipped(self.open.sources.len()));
+            return Ok(Some(BatchOutcome::skipped(self.open.sources.len())));
         }
         let timer = Instant::now();
         let mut partitions: Partitions = Vec::new();
@@ -311,22 +327,33 @@ impl Driver {
             if self.starts[at].as_ref() == Some(end) {
                 continue;
             }
-            let readers = open.source.partitions(self.starts[at].as_ref(), end, &self.open.scans[at].scan).await?;
+            let readers = tokio::select! {
+                biased;
+                readers = open.source.partitions(self.starts[at].as_ref(), end, &self.open.scans[at].scan) => readers?,
+                () = stopped_with_patience(stop) => return Ok(None),
+            };
             partitions.extend(readers.into_iter().map(|reader| (at, reader)));
         }
         report.time("getBatch", timer);
         report.time("queryPlanning", Instant::now());
         let timer = Instant::now();
         let batch = BatchId { query_id: self.open.log.query_id(), batch: self.next_batch, epoch: self.environment.epoch };
-        let OpenQuery { lanes, sink, scans, .. } = &mut self.open;
-        let mut outcome = batch::execute(lanes, sink, scans, partitions, batch.clone(), plan.timestamp_ms).await?;
+        let OpenQuery { lanes, sink, scans, sources, .. } = &mut self.open;
+        let mut outcome = tokio::select! {
+            biased;
+            outcome = batch::execute(lanes, sink, scans, partitions, batch.clone(), plan.timestamp_ms) => outcome?,
+            () = stopped_in_silence(stop, sources, sink) => {
+                tracing::warn!(batch = batch.batch, "a service does not answer, so the stop does not wait for the batch; the next run runs it as planned");
+                return Ok(None);
+            }
+        };
         let parts = std::mem::take(&mut outcome.parts);
         outcome.rows_written = parts.iter().map(|part| part.rows).sum();
         if sink.commit(&batch, parts).await? == Committed::Before {
             tracing::info!(batch = batch.batch, "the sink had recorded the batch already");
         }
         report.time("addBatch", timer);
-        Ok(outcome)
+        Ok(Some(outcome))
     }
 
     /// Commits the log and reports.
@@ -396,6 +423,24 @@ fn maintenance_result(result: std::result::Result<Result<()>, tokio::task::JoinE
 async fn asked_to_stop(stop: &watch::Receiver<StopRequest>) {
     // A closed channel means that the task is gone: a stop as well.
     let _ = stop.clone().wait_for(|request| *request != StopRequest::None).await;
+}
+
+/// A stop that finds a service silent. What it owes may come late or never.
+async fn stopped_in_silence(stop: &watch::Receiver<StopRequest>, sources: &mut [OpenSource], sink: &Arc<dyn Sink>) {
+    asked_to_stop(stop).await;
+    while !sink.is_silent() && !sources.iter().any(|open| open.source.is_silent()) {
+        tokio::time::sleep(LOOK_FOR_SILENCE).await;
+    }
+}
+
+/// A stop, with some time for a question that was asked before it.
+async fn stopped_with_patience(stop: &watch::Receiver<StopRequest>) {
+    asked_to_stop(stop).await;
+    tokio::time::sleep(STOP_PATIENCE).await;
+}
+
+fn getting_offsets(source: &dyn Source) -> String {
+    format!("Getting offsets from {}", source.description())
 }
 
 fn stopping(stop: &watch::Receiver<StopRequest>) -> bool {
