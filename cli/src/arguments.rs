@@ -63,7 +63,7 @@ pub enum ProgressStyle {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  weir run job.yaml\n  weir run job.yaml --once --available-now -p env=dev --progress json")]
 pub struct RunArguments {
-    /// Manifests: StreamingJobs, and the Secrets and ConfigMaps they use.
+    /// Manifests: StreamingJobs, and the Secrets and ConfigMaps they use; - is standard input, read once.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Run once and exit by the class of the run's last failure.
@@ -192,7 +192,7 @@ pub struct StatusArguments {
     /// Read a cluster through kubectl with this context.
     #[arg(long)]
     pub context: Option<String>,
-    /// Where the state of jobs is kept.
+    /// Where the state of jobs is kept; `weir run` makes .weir beside the manifest.
     #[arg(long, value_name = "DIR", default_value = ".weir")]
     pub state_dir: PathBuf,
 }

@@ -56,14 +56,8 @@ pub fn run(arguments: &StatusArguments) -> Ended {
             Some(context) => from_cluster(context, arguments.job.as_deref())?,
             None => from_disk(&arguments.state_dir, arguments.job.as_deref())?,
         };
-        if let (Some(name), true) = (&arguments.job, jobs.is_empty()) {
-            return Err(Error::config(
-                "JOB_NOT_FOUND",
-                format!(
-                    "there is no job {name} in {}; start it with 'weir run', or name another --state-dir",
-                    arguments.state_dir.display()
-                ),
-            ));
+        if jobs.is_empty() && (arguments.job.is_some() || arguments.context.is_none()) {
+            return Err(not_found(arguments));
         }
         let text = render(arguments, &jobs)?;
         if !arguments.watch {
@@ -74,6 +68,22 @@ pub fn run(arguments: &StatusArguments) -> Ended {
         output::print(&format!("\u{1b}[2J\u{1b}[H{text}"))?;
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+fn not_found(arguments: &StatusArguments) -> Error {
+    let what = arguments.job.as_ref().map_or_else(|| "no job is known".to_owned(), |job| format!("there is no job {job}"));
+    let words = match &arguments.context {
+        Some(context) => format!("{what} in the context {context}"),
+        None => {
+            let folder = std::path::absolute(&arguments.state_dir).unwrap_or_else(|_| arguments.state_dir.clone());
+            format!(
+                "{what} in {}; start one with 'weir run', go to the folder of its manifest, or give --state-dir with the folder that \
+                 'weir run' made beside the manifest or was told",
+                folder.display()
+            )
+        }
+    };
+    Error::config("JOB_NOT_FOUND", words)
 }
 
 fn render(arguments: &StatusArguments, jobs: &[Value]) -> Result<String> {
@@ -141,8 +151,14 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Left-aligned columns, three spaces apart, as kubectl prints them.
+/// A text in one line.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// Left-aligned columns, three spaces apart, as kubectl prints them; a row is a line, whatever its cells hold.
 fn table(rows: Vec<Vec<String>>) -> String {
+    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -185,23 +201,43 @@ fn is_running(runner: &Value) -> bool {
 
 /// Corrects the last status of a runner that has ended: what it says of the
 /// present (a run that streams, a stop or start under way, the next restart) is
-/// over. What it says of failures stays.
+/// over, and how the last run ended takes its place. What it says of failures stays.
 fn without_runner(job: &mut Value) {
-    const MESSAGE: &str = "no runner is there; start the job with 'weir run'";
+    let (reason, message) = last_end(&job["status"]);
     let conditions = job["status"]["conditions"].as_array_mut();
     for condition in conditions.into_iter().flatten() {
         let (is_true, kind) = (condition["status"] == "True", plain(&condition["type"]));
         let is_passing = matches!(plain(&condition["reason"]).as_str(), "Stopping" | "RunStarting" | "BackingOff" | "BetweenRuns");
         if matches!(kind.as_str(), "Ready" | "Running" | "Reconciling" | "BackingOff") && (is_true || is_passing) {
             condition["status"] = "False".into();
-            condition["reason"] = "NotRunning".into();
-            condition["message"] = MESSAGE.into();
+            condition["reason"] = reason.into();
+            condition["message"] = message.clone().into();
         }
     }
     if let Some(status) = job["status"].as_object_mut() {
         status.remove("nextRestartTime");
+        if let Some(summary) = status.get_mut("summary").and_then(Value::as_object_mut) {
+            summary.remove("tasksReady");
+            summary.remove("message");
+        }
         status.insert("backingOff".to_owned(), false.into());
     }
+}
+
+/// How the last run ended, in a word and a sentence.
+fn last_end(status: &Value) -> (&'static str, String) {
+    const REMEDY: &str = "no runner is there; start the job with 'weir run'";
+    let last = &status["lastRun"];
+    let (number, at) = (plain(&last["number"]), plain(&last["finishedAt"]));
+    let cut_off = status["run"].is_object();
+    let (word, how) = match last["result"].as_str() {
+        _ if cut_off => return ("NotRunning", format!("run {} was cut off; {REMEDY}", plain(&status["run"]["number"]))),
+        Some("Succeeded") => ("Completed", "completed"),
+        Some("Failed") => ("Failed", "failed"),
+        Some("Stopped") => ("Stopped", "was stopped"),
+        _ => return ("NotRunning", REMEDY.to_owned()),
+    };
+    (word, format!("run {number} {how} at {at}; {REMEDY}"))
 }
 
 fn folders(path: &Path) -> Result<Vec<std::path::PathBuf>> {
@@ -241,6 +277,7 @@ fn from_cluster(context: &str, job: Option<&str>) -> Result<Vec<Value>> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 
@@ -259,6 +296,34 @@ mod tests {
     }
 
     #[test]
+    fn a_runner_that_has_ended_leaves_how_its_run_ended() {
+        let shown = |result: &str, run: Value| {
+            let ready = json!({"type": "Ready", "status": "True", "reason": "WaitingForTrigger", "message": "run 3: Completed"});
+            let last = json!({"number": 3, "result": result, "finishedAt": "2026-11-30T10:00:00Z"});
+            let mut job = json!({"status": {"conditions": [ready], "run": run, "lastRun": last, "summary": {"tasksReady": "0/1"}}});
+            without_runner(&mut job);
+            let cells = COLUMNS.iter().chain(WIDE_COLUMNS).map(|(_, at)| cell(&job, *at)).filter(|cell| !cell.is_empty());
+            cells.collect::<Vec<_>>().join(" ")
+        };
+        let remedy = "no runner is there; start the job with 'weir run'";
+        assert_eq!(shown("Succeeded", Value::Null), format!("False Completed run 3 completed at 2026-11-30T10:00:00Z; {remedy}"));
+        assert_eq!(shown("Failed", Value::Null), format!("False Failed run 3 failed at 2026-11-30T10:00:00Z; {remedy}"));
+        assert_eq!(shown("Stopped", Value::Null), format!("False Stopped run 3 was stopped at 2026-11-30T10:00:00Z; {remedy}"));
+        assert_eq!(shown("Succeeded", json!({"number": 4})), format!("False NotRunning 4 run 4 was cut off; {remedy}"));
+    }
+
+    #[test]
+    fn nothing_known_says_where_it_was_looked_for() {
+        let mut arguments =
+            StatusArguments { job: None, watch: false, output: StatusOutput::Table, context: None, state_dir: "/no/such/.weir".into() };
+        let error = run(&arguments).unwrap_err();
+        assert_eq!(error.class().exit_code(), 20);
+        assert!(error.to_string().contains("no job is known in /no/such/.weir") && error.to_string().contains("--state-dir"), "{error}");
+        arguments.job = Some("j".to_owned());
+        assert!(run(&arguments).unwrap_err().to_string().contains("there is no job j in /no/such/.weir"));
+    }
+
+    #[test]
     fn columns_come_from_the_status() {
         let job = json!({"metadata": {"name": "j"}, "status": {
             "conditions": [{"type": "Ready", "status": "True", "reason": "Streaming", "message": "all is well"}],
@@ -266,5 +331,6 @@ mod tests {
         let cells: Vec<String> = COLUMNS.iter().chain(WIDE_COLUMNS).map(|(_, at)| cell(&job, *at)).collect();
         assert_eq!(cells, ["j", "True", "Streaming", "3", "2/2", "0", "", "", "7", "9", "all is well"]);
         assert_eq!(table(vec![vec!["A".into(), "B".into()], vec!["long".into(), "x".into()]]), "A      B\nlong   x\n");
+        assert_eq!(table(vec![vec!["A".into(), "B".into()], vec!["a".into(), "one:\n  two\n".into()]]), "A   B\na   one:; two\n");
     }
 }
