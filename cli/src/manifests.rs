@@ -1,6 +1,6 @@
 //! The manifests of a command line, loaded and checked once.
 //!
-//! A thin layer over `weir_crds::manifest`: turns problems into one error for
+//! A thin layer over `weir_crds::manifest`: reads the files, turns problems into one error for
 //! commands that need a valid job, finds a job by name, and answers look-ups
 //! of Secrets and ConfigMaps from the documents first, then from
 //! `DIR/<name>/<key>`. Values are never printed.
@@ -13,8 +13,33 @@ use weir_core::{Error, Result};
 use weir_crds::checkpoint::namespace_of;
 use weir_crds::finding::Finding;
 use weir_crds::manifest::{self, Loaded, LoadedJob, ManifestFile, ObjectData, Problem};
+use weir_crds::resource::OptionsFromSpec;
 use weir_crds::{StreamingJob, annotations};
 use weir_runtime::resolve::ReferenceKind;
+
+/// The files of a command line. Standard input, written `-`, is read once; the others are read whenever they are asked for.
+#[derive(Clone, Debug)]
+pub struct Files {
+    paths: Vec<PathBuf>,
+    stdin: Option<String>,
+}
+
+impl Files {
+    /// Reads standard input if it is among the files.
+    pub fn open(paths: &[PathBuf]) -> io::Result<Self> {
+        let stdin = if paths.iter().any(|path| path == Path::new("-")) { Some(io::read_to_string(io::stdin())?) } else { None };
+        Ok(Self { paths: paths.to_vec(), stdin })
+    }
+
+    /// Name and text of each.
+    pub fn read(&self) -> Vec<(String, io::Result<String>)> {
+        let text = |path: &PathBuf| match &self.stdin {
+            Some(text) if path == Path::new("-") => Ok(text.clone()),
+            _ => fs::read_to_string(path),
+        };
+        self.paths.iter().map(|path| (path.display().to_string(), text(path))).collect()
+    }
+}
 
 /// Documents of the given files.
 #[derive(Debug)]
@@ -24,19 +49,19 @@ pub struct Manifests {
 
 impl Manifests {
     /// Loads files; any problem is an error of class Config with all of them in it.
-    pub fn load(files: &[PathBuf], parameters: &[(String, String)]) -> Result<Self> {
-        let (manifests, problems) = Self::read(files, parameters, |file| fs::read_to_string(file));
+    pub fn load(paths: &[PathBuf], parameters: &[(String, String)]) -> Result<Self> {
+        let files = Files { paths: paths.to_vec(), stdin: None };
+        let (manifests, problems) = Self::read(&files, parameters);
         let errors: Vec<String> = problems.iter().filter(|p| p.is_error()).map(Problem::to_string).collect();
         if errors.is_empty() { Ok(manifests) } else { Err(Error::config("MANIFEST_INVALID", errors.join("\n"))) }
     }
 
-    /// Loads files, read so, and says all that is wrong with them.
-    pub fn read(files: &[PathBuf], parameters: &[(String, String)], text_of: impl Fn(&Path) -> io::Result<String>) -> (Self, Vec<Problem>) {
-        let mut texts = Vec::with_capacity(files.len());
+    /// Loads files and says all that is wrong with them.
+    pub fn read(files: &Files, parameters: &[(String, String)]) -> (Self, Vec<Problem>) {
+        let mut texts = Vec::new();
         let mut problems = Vec::new();
-        for file in files {
-            let name = file.display().to_string();
-            match text_of(file) {
+        for (name, text) in files.read() {
+            match text {
                 Ok(text) => texts.push(ManifestFile { name, text }),
                 Err(error) => {
                     let finding = Finding::error("file", "", format!("the file cannot be read: {error}"))
@@ -50,6 +75,11 @@ impl Manifests {
             problems = std::mem::take(&mut loaded.problems);
         }
         (Self { loaded }, problems)
+    }
+
+    /// Whether what an `optionsFrom` entry names is among the files.
+    pub fn has(&self, namespace: &str, entry: &OptionsFromSpec) -> bool {
+        self.loaded.objects.find(namespace, entry).is_some()
     }
 
     /// The jobs with their places in the files.

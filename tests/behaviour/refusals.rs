@@ -169,9 +169,14 @@ fn refused_manifests_tell_all_at_once() {
 fn once_with_an_endless_query_is_refused() {
     let place = Place::new("endless");
     let endless = manifest("", "SELECT k FROM events", "{format: noop}", "{processingTime: 1s}", "Append");
-    let ended = place.run_once(&endless, &[]);
-    ended.assert_code(20);
-    assert!(ended.stderr.contains("--available-now"), "{}", ended.stderr);
+    let file = place.write("job.yaml", &endless);
+    let mut command = weir();
+    // As other commands, this one reads standard input.
+    command.current_dir(place.path()).args(["run", "-", "--once"]).stdin(std::fs::File::open(file).unwrap());
+    let ended = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(20), "{stderr}");
+    assert!(stderr.contains("-: the query query of job job never ends") && stderr.contains("--available-now"), "{stderr}");
 }
 
 #[test]

@@ -1,31 +1,47 @@
 //! `weir check`: everything that can be known without reading data.
 //!
-//! The manifest's own rules are those of `weir_crds::manifest`; what needs SQL
-//! is compiled here, query by query, as the task will, and its errors are
-//! placed at the field that they come from. All problems are shown at once.
-//! A value that only a Secret or ConfigMap may supply is left to the task.
+//! The manifest's own rules are those of `weir_crds::manifest`; the rest is what
+//! the supervisor and the task do at their start, up to what needs a service,
+//! done by the same functions. Errors are placed at the field that they come
+//! from. All problems are shown at once. A value that only a Secret or ConfigMap
+//! may supply, which is not among the files, is left to the task.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::path::Path;
 
+use weir_core::error::Place;
 use weir_core::{Error, ErrorClass, Result};
 use weir_crds::checkpoint::namespace_of;
+use weir_crds::conf::SessionConf;
 use weir_crds::finding::Finding;
 use weir_crds::manifest::{End, LoadedJob, Problem};
-use weir_runtime::query::open::{check_sink, check_sink_table, compile_only};
-use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
+use weir_crds::policy::JobTrigger;
+use weir_crds::resource::{OptionsFromSpec, QuerySpec};
+use weir_runtime::places::{self, Written};
+use weir_runtime::query::open::{self, Extent};
+use weir_runtime::resolve::{self, AvailableNowRun, ReferenceKind, Surroundings};
+use weir_supervisor::schedule::Schedule;
 
 use crate::arguments::{CheckArguments, CheckOutput};
 use crate::commands::task::runtime;
-use crate::manifests::Manifests;
+use crate::manifests::{Files, Manifests};
 use crate::outcome::{Code, Ended};
 use crate::output;
 
+/// Where the Secrets and ConfigMaps of `optionsFrom` are.
+#[derive(Clone, Copy, Debug)]
+pub enum References<'a> {
+    /// Among the files and in this folder: the tasks will look nowhere else.
+    AllHere(Option<&'a Path>),
+    /// Among the files, or where the job will run.
+    MayBeElsewhere,
+}
+
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Ended {
-    let (manifests, mut problems) = Manifests::read(&arguments.files, &arguments.parameters, text_of);
-    problems.extend(runtime()?.block_on(check_jobs(&manifests)));
+    let files = Files::open(&arguments.files).map_err(|e| Error::config("STDIN_NOT_READ", "standard input is not text").with_source(e))?;
+    let (manifests, mut problems) = Manifests::read(&files, &arguments.parameters);
+    problems.extend(runtime()?.block_on(check_jobs(&manifests, References::MayBeElsewhere)));
     match arguments.output {
         CheckOutput::Json => {
             let text = serde_json::to_string_pretty(&problems).map_err(|e| Error::retryable("NOT_PRINTED", e.to_string()))?;
@@ -43,9 +59,9 @@ pub fn run(arguments: &CheckArguments) -> Ended {
 }
 
 /// The manifests when they pass the check, their warnings printed on stderr; otherwise one error with all problems.
-pub async fn accepted(files: &[PathBuf], parameters: &[(String, String)]) -> Result<Manifests> {
-    let (manifests, mut problems) = Manifests::read(files, parameters, |file| fs::read_to_string(file));
-    problems.extend(check_jobs(&manifests).await);
+pub async fn accepted(files: &Files, parameters: &[(String, String)], secrets_dir: Option<&Path>) -> Result<Manifests> {
+    let (manifests, mut problems) = Manifests::read(files, parameters);
+    problems.extend(check_jobs(&manifests, References::AllHere(secrets_dir)).await);
     let (errors, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::is_error);
     if !errors.is_empty() {
         let lines: Vec<String> = errors.iter().map(Problem::to_string).collect();
@@ -60,77 +76,168 @@ fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// The text of a file; `-` is standard input. Other commands read a manifest more than once, so only this one takes it.
-fn text_of(file: &Path) -> io::Result<String> {
-    if file == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) }
-}
-
-async fn check_jobs(manifests: &Manifests) -> Vec<Problem> {
+async fn check_jobs(manifests: &Manifests, references: References<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
+    let mut written = Vec::new();
+    let mut places = Vec::new();
+    let is_one_job = manifests.loaded_jobs().count() == 1;
     for loaded in manifests.loaded_jobs() {
-        problems.extend(check_queries(loaded).await);
-    }
-    problems
-}
-
-/// Compiles every query of a job that passed the manifest's own rules.
-async fn check_queries(loaded: &LoadedJob) -> Vec<Problem> {
-    let spec = &loaded.job.spec;
-    let nothing = |_, _: &str| Ok(BTreeMap::new());
-    let job = loaded.job.metadata.name.clone().unwrap_or_default();
-    let mut problems = Vec::new();
-    for task in &spec.tasks {
-        let around = Surroundings {
-            namespace: namespace_of(&loaded.job),
-            job: &job,
-            lookup: &nothing,
-            temporary_root: "/tmp",
-            available_now: AvailableNowRun::AsWritten,
-        };
-        let path = format!("spec.tasks[{}]", task.name);
-        let definitions = match resolve::task_queries(spec, &task.name, around) {
-            Ok(definitions) => definitions,
-            Err(error) => {
-                problems.push(located(loaded, &path, error));
-                continue;
-            }
-        };
-        for (definition, query) in definitions.iter().zip(&task.queries) {
-            let path = format!("{path}.queries[{}]", query.name);
-            let sources_refer = query.sources.iter().any(|source| !source.options_from.is_empty());
-            match compile_only(definition).await {
-                Ok(_) if !query.sink.options_from.is_empty() => {}
-                Ok(compiled) => {
-                    let checked = match check_sink(definition, &compiled) {
-                        Ok(()) => check_sink_table(definition, &compiled).await,
-                        Err(error) => Err(error),
-                    };
-                    problems.extend(checked.err().map(|error| located(loaded, &path, error)));
-                }
-                Err(_) if sources_refer => {}
-                Err(error) => problems.push(located(loaded, &path, error)),
-            }
+        problems.extend(check_schedule(loaded));
+        if let Some(problem) = check_session_zone(loaded) {
+            // Every query would only say so again.
+            problems.push(problem);
+            continue;
+        }
+        let name = loaded.job.metadata.name.clone().unwrap_or_default();
+        let around = InFiles { manifests, loaded, references };
+        for query in around.check_queries(&name, &mut problems).await {
+            let of_job = if is_one_job { String::new() } else { format!(" of job {name}") };
+            written.push(Written::by(format!("query {} of task {}{of_job}", query.definition.name, query.task), &query.definition));
+            places.push((loaded, query.path));
         }
     }
+    for (at, error) in places::conflicts(&written) {
+        let (loaded, path) = &places[at];
+        problems.push(located(loaded, path, error, Certainty::AsWritten));
+    }
     problems
+}
+
+/// What only the supervisor knows of schedules: the names of time zones, and what a cron expression cannot say.
+fn check_schedule(loaded: &LoadedJob) -> Option<Problem> {
+    let JobTrigger::Schedule(rules) = loaded.job.spec.policy().ok()?.trigger else { return None };
+    let error = Schedule::parse(&rules.cron, &rules.time_zone).err()?;
+    let field = if matches!(error, weir_supervisor::schedule::ScheduleError::Zone { .. }) { "timeZone" } else { "cron" };
+    let error = Error::config("INVALID_SCHEDULE", error.to_string()).in_field(field);
+    Some(located(loaded, "spec.trigger.schedule", error, Certainty::AsWritten))
+}
+
+/// The time zone of the session, which all queries share.
+fn check_session_zone(loaded: &LoadedJob) -> Option<Problem> {
+    let session = SessionConf::parse(&loaded.job.spec.conf).ok()?;
+    let error = resolve::sql_conf(&session).zone().err()?.in_field("conf[\"spark.sql.session.timeZone\"]");
+    Some(located(loaded, "spec", error, Certainty::AsWritten))
+}
+
+/// A query that could be resolved.
+struct Resolved {
+    task: String,
+    path: String,
+    definition: weir_runtime::query::QueryDefinition,
+}
+
+/// A job among its files.
+struct InFiles<'a> {
+    manifests: &'a Manifests,
+    loaded: &'a LoadedJob,
+    references: References<'a>,
+}
+
+impl InFiles<'_> {
+    fn lookup(&self, kind: ReferenceKind, name: &str) -> Result<BTreeMap<String, String>> {
+        let (dir, may_miss) = match self.references {
+            References::AllHere(dir) => (dir, false),
+            References::MayBeElsewhere => (None, true),
+        };
+        let found = self.manifests.lookup(namespace_of(&self.loaded.job), kind, name, dir);
+        if found.is_err() && may_miss { Ok(BTreeMap::new()) } else { found }
+    }
+
+    /// Whether all that is referred to was found.
+    fn knows(&self, from: &[OptionsFromSpec]) -> bool {
+        let objects = &self.manifests;
+        let namespace = namespace_of(&self.loaded.job);
+        matches!(self.references, References::AllHere(_)) || from.iter().all(|entry| objects.has(namespace, entry))
+    }
+
+    /// Does with every query what its task will do, and gives out those that have a definition.
+    async fn check_queries(&self, job: &str, problems: &mut Vec<Problem>) -> Vec<Resolved> {
+        let (loaded, spec) = (self.loaded, &self.loaded.job.spec);
+        let lookup = |kind, name: &str| self.lookup(kind, name);
+        let mut resolved = Vec::new();
+        for task in &spec.tasks {
+            let namespace = namespace_of(&loaded.job);
+            let available_now = AvailableNowRun::AsWritten;
+            let around = Surroundings { namespace, job, lookup: &lookup, temporary_root: "/tmp", available_now };
+            let path = format!("spec.tasks[{}]", task.name);
+            let definitions = match resolve::task_queries(spec, &task.name, around) {
+                Ok(definitions) => definitions,
+                Err(error) => {
+                    problems.push(located(loaded, &path, error, Certainty::AsWritten));
+                    continue;
+                }
+            };
+            for (definition, query) in definitions.into_iter().zip(&task.queries) {
+                let path = format!("{path}.queries[{}]", query.name);
+                let extent = if self.knows(&query.sink.options_from) { Extent::Whole } else { Extent::WithoutSink };
+                if let Err(mut error) = open::check(&definition, extent).await {
+                    let place = error.take_place();
+                    if let Some(certainty) = self.certainty(query, &place) {
+                        problems.push(placed(loaded, &path, error, place, certainty));
+                    }
+                }
+                resolved.push(Resolved { task: task.name.clone(), path, definition });
+            }
+        }
+        resolved
+    }
+
+    /// How sure an error of a query is, by where it is; none where it is nothing but the lack of a Secret or ConfigMap.
+    fn certainty(&self, query: &QuerySpec, place: &Place) -> Option<Certainty> {
+        let inputs = || {
+            let sources = query.sources.iter().map(|source| (format!("sources[{}]", source.name), &source.options_from));
+            sources.chain(query.tables.iter().map(|table| (format!("tables[{}]", table.name), &table.options_from)))
+        };
+        let is_of = |own: &str| place.field.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(".options"));
+        let of_input = inputs().find(|(own, _)| is_of(own)).map(|(_, from)| from);
+        let of_sink = is_of("sink").then_some(&query.sink.options_from);
+        match of_input.or(of_sink) {
+            Some(from) if !self.knows(from) => None,
+            Some(from) if !from.is_empty() => Some(Certainty::OfSecrets),
+            // What is not known yet may bring columns.
+            _ if inputs().any(|(_, from)| !self.knows(from)) => Some(Certainty::MayChange),
+            _ => Some(Certainty::AsWritten),
+        }
+    }
+}
+
+/// How an error of the engine is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Certainty {
+    /// As it is.
+    AsWritten,
+    /// Values of Secrets may be in its words, so they are left out.
+    OfSecrets,
+    /// As a warning: options that are not known yet may change it.
+    MayChange,
 }
 
 /// An error of the engine about what stands at `path` as a problem of the manifest.
+fn located(loaded: &LoadedJob, path: &str, mut error: Error, certainty: Certainty) -> Problem {
+    let place = error.take_place();
+    placed(loaded, path, error, place, certainty)
+}
+
 /// What depends on the surroundings (a path that is not there yet, a table that cannot
 /// be read) is a warning: it may be otherwise when the task starts, and that one knows
 /// the right exit.
-fn located(loaded: &LoadedJob, path: &str, error: Error) -> Problem {
-    let mut error = error.within(path);
-    let about = error.take_place();
-    let is_surroundings = error.class() != ErrorClass::Config || error.condition() == "PATH_NOT_FOUND";
-    let text = error.to_string();
-    let make = if is_surroundings { Finding::warning } else { Finding::error };
-    let finding = make(if is_surroundings { "surroundings" } else { "sql" }, &about.field, text);
-    let place = match about.at {
-        Some((line, column)) => loaded.locator.inside(&about.field, &loaded.job.spec.parameters, line, column),
-        None => loaded.locator.find(&about.field, End::Value),
+fn placed(loaded: &LoadedJob, path: &str, error: Error, place: Place, certainty: Certainty) -> Problem {
+    let field = if place.field.is_empty() { path.to_owned() } else { format!("{path}.{}", place.field) };
+    let depends = error.class() != ErrorClass::Config || error.condition() == "PATH_NOT_FOUND" || certainty == Certainty::MayChange;
+    let text = match certainty {
+        Certainty::AsWritten => error.to_string(),
+        Certainty::OfSecrets => {
+            format!("[{}] the options do not fit, those of optionsFrom among them, which are not shown", error.condition())
+        }
+        Certainty::MayChange => format!("{error} (unless options that optionsFrom will bring change it)"),
     };
-    Problem { file: loaded.file.clone(), line: place.line, column: place.column, finding }
+    let make = if depends { Finding::warning } else { Finding::error };
+    let finding = make(if depends { "surroundings" } else { "sql" }, &field, text);
+    let at = match place.at {
+        Some((line, column)) => loaded.locator.inside(&field, &loaded.job.spec.parameters, line, column),
+        None => loaded.locator.find(&field, End::Value),
+    };
+    Problem { file: loaded.file.clone(), line: at.line, column: at.column, finding }
 }
 
 #[cfg(test)]
@@ -141,6 +248,83 @@ mod tests {
     #[test]
     fn numbers_agree_with_their_nouns() {
         assert_eq!([0, 1, 2].map(|n| counted(n, "problem")), ["0 problems", "1 problem", "2 problems"]);
+    }
+
+    /// What a check says of a manifest: severity, place and beginning of each problem.
+    fn said(text: &str, references: References<'_>) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("job.yaml");
+        std::fs::write(&file, text).unwrap();
+        let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[]);
+        problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, references)));
+        let line = |problem: &Problem| {
+            let severity = if problem.is_error() { "error" } else { "warning" };
+            let words: String = problem.finding.message.chars().take(110).collect();
+            format!("{severity} {}:{} {} {words}", problem.line, problem.column, problem.finding.path)
+        };
+        problems.iter().map(line).collect()
+    }
+
+    fn job(queries: &str) -> String {
+        format!(
+            "apiVersion: weir.dev/v1alpha1\nkind: StreamingJob\nmetadata: {{name: j}}\nspec:\n  trigger: {{manual: {{}}}}\n  tasks:\n  - name: t\n    queries:\n{queries}"
+        )
+    }
+
+    #[test]
+    fn what_a_start_would_refuse_is_refused_here() {
+        let watermark = "    - name: w
+      sources: [{name: s, format: rate, watermark: {column: timestmp, delay: 1m}}]
+      sql: SELECT value FROM s
+      sink: {format: noop}
+    - name: v
+      sources: [{name: s, format: rate, watermark: {column: value, delay: 1m}}]
+      sql: SELECT value FROM s
+      sink: {format: noop}
+";
+        let places = "    - name: own
+      sources: [{name: s, format: rate}]
+      sql: SELECT value FROM s
+      sink: {format: json, options: {path: ck/own/data}}
+      checkpointLocation: ck/own
+    - name: other
+      sources: [{name: s, format: rate}]
+      sql: SELECT value FROM s
+      sink: {format: delta, options: {path: ck/own}}
+      checkpointLocation: ck/other
+";
+        let zone = job(watermark).replace("manual: {}", "schedule: {cron: '0 * * * *', timeZone: Europe/Berln}").replace(
+            "sink: {format: noop}",
+            "sink: {format: noop}
+      trigger: {availableNow: {}}",
+        );
+        let session = job(watermark).replace("  tasks:", "  conf: {spark.sql.session.timeZone: Europe/Berln}\n  tasks:");
+        let cases = [("watermark", job(watermark)), ("places", job(places)), ("schedule", zone), ("session", session)];
+        let found = cases.map(|(name, text)| format!("{name}\n{}", said(&text, References::MayBeElsewhere).join("\n")));
+        insta::assert_snapshot!(found.join("\n\n"));
+    }
+
+    #[test]
+    fn references_that_are_here_are_read_and_others_excuse_only_themselves() {
+        let queries = "    - name: q
+      sources: [{name: s, format: rate, optionsFrom: [{secretRef: {name: rates}}]}]
+      sql: SELECT valu FROM s
+      sink: {format: console, optionsFrom: [{configMapRef: {name: shown}}]}
+";
+        let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: rates}\nstringData: {rowsPerSecond: 'p w'}\n";
+        let config = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: shown}\ndata: {numRows: '5'}\n";
+        let elsewhere = said(&job(queries), References::MayBeElsewhere);
+        assert!(
+            elsewhere.len() == 1 && elsewhere[0].starts_with("warning 11:19 spec.tasks[t].queries[q].sql [UNRESOLVED_COLUMN"),
+            "{elsewhere:#?}"
+        );
+        let missing = said(&job(queries), References::AllHere(None));
+        assert!(missing.len() == 1 && missing[0].contains("sources[s] [REFERENCE_NOT_FOUND]"), "{missing:#?}");
+        let bad = said(&format!("{}{secret}{config}", job(queries)), References::MayBeElsewhere).join("\n");
+        assert!(bad.starts_with("error") && bad.contains("rowsPerSecond") && !bad.contains("p w"), "{bad}");
+        let good = secret.replace("p w", "3");
+        let here = said(&format!("{}{good}{config}", job(queries)), References::MayBeElsewhere);
+        assert!(here.len() == 1 && here[0].starts_with("error 11:19"), "{here:#?}");
     }
 
     #[test]
@@ -183,8 +367,8 @@ spec:
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, text).unwrap();
-        let (manifests, mut problems) = Manifests::read(&[file], &[], text_of);
-        problems.extend(runtime().unwrap().block_on(check_jobs(&manifests)));
+        let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[]);
+        problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, References::MayBeElsewhere)));
         let found = problems.iter().map(|problem| {
             let line = text.lines().nth(problem.line - 1).unwrap_or_default();
             (problem.finding.path.as_str(), problem.line, line.chars().skip(problem.column - 1).take(5).collect::<String>())

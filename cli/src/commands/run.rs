@@ -22,7 +22,7 @@ use crate::commands::check;
 use crate::local::display::{Display, JobName};
 use crate::local::job::{LocalJob, Setting, Wish};
 use crate::local::state::StateDir;
-use crate::manifests::Manifests;
+use crate::manifests::{Files, Manifests};
 use crate::outcome::{Code, Ended};
 use crate::signals::Signals;
 
@@ -44,7 +44,8 @@ pub fn run(arguments: RunArguments) -> Ended {
 }
 
 async fn run_all(arguments: RunArguments) -> Ended {
-    let manifests = check::accepted(&arguments.files, &arguments.parameters).await?;
+    let files = Files::open(&arguments.files).map_err(|e| Error::config("STDIN_NOT_READ", "standard input is not text").with_source(e))?;
+    let manifests = check::accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref()).await?;
     let mut signals = Signals::listen()?;
     let display = Arc::new(Display::new(arguments.progress));
     let (shutdown, shutdown_seen) = watch::channel(Shutdown::None);
@@ -54,7 +55,7 @@ async fn run_all(arguments: RunArguments) -> Ended {
         let setting = setting(&arguments, &manifests, job)?;
         let root = state_root(&arguments)?;
         let state = StateDir::open(&root, &setting.namespace, &setting.name)?;
-        let wish = Wish { job: job.clone(), document: manifests.document(), refusal: None };
+        let wish = Wish { job: job.clone(), document: manifests.document(), refusal: None, written: 0 };
         let (sender, receiver) = watch::channel(wish.clone());
         wishes.push(((setting.namespace.clone(), setting.name.clone()), sender));
         let (sayings, heard) = mpsc::unbounded_channel();
@@ -68,16 +69,13 @@ async fn run_all(arguments: RunArguments) -> Ended {
             "the files hold no StreamingJob, so there is nothing to run; add a document of `kind: StreamingJob`",
         ));
     }
-    let watcher = tokio::task::spawn_local(watch_files(arguments.clone(), wishes));
+    let watcher = tokio::task::spawn_local(watch_files(arguments.clone(), files, wishes));
     let mut ends = Vec::new();
     let mut interrupts = 0;
     loop {
         tokio::select! {
-            ended = jobs.join_next() => match ended {
-                None => break,
-                Some(Ok(end)) => ends.push(end?),
-                Some(Err(error)) => return Err(Error::retryable("RUNNER_PANICKED", "a job's loop ended by a panic, which is a defect of Weir; start it again, and report what stands above").with_source(error)),
-            },
+            // What was asked for counts, also when the jobs have ended in the meantime.
+            biased;
             () = signals.next() => {
                 interrupts += 1;
                 let order = if interrupts == 1 { Shutdown::Graceful } else { Shutdown::Immediate };
@@ -86,6 +84,11 @@ async fn run_all(arguments: RunArguments) -> Ended {
                     tracing::info!("stopping at batch boundaries; a second signal ends at once");
                 }
             }
+            ended = jobs.join_next() => match ended {
+                None => break,
+                Some(Ok(end)) => ends.push(end?),
+                Some(Err(error)) => return Err(Error::retryable("RUNNER_PANICKED", "a job's loop ended by a panic, which is a defect of Weir; start it again, and report what stands above").with_source(error)),
+            },
         }
     }
     watcher.abort();
@@ -117,7 +120,7 @@ async fn supervise(
     drop(job);
     let _ = tokio::time::timeout(Duration::from_secs(1), listener).await;
     let finished = finished?;
-    if !finished.message.is_empty() {
+    if !finished.message.is_empty() && !display.is_told(&finished.message) {
         tracing::info!(job = name.job, "{}", finished.message);
     }
     Ok(finished.class)
@@ -175,22 +178,32 @@ fn state_root(arguments: &RunArguments) -> Result<PathBuf> {
 type JobKey = (String, String);
 
 /// Looks for changed manifests and tells the jobs.
-async fn watch_files(arguments: RunArguments, wishes: Vec<(JobKey, watch::Sender<Wish>)>) {
-    let mut seen = read_all(&arguments.files);
+async fn watch_files(arguments: RunArguments, files: Files, wishes: Vec<(JobKey, watch::Sender<Wish>)>) {
+    let mut seen = Seen::default();
+    seen.look(texts(&files));
     loop {
         tokio::time::sleep(WATCH_EVERY).await;
-        let now = read_all(&arguments.files);
-        // A file that is being replaced may be missing for a moment.
-        if now == seen || now.iter().any(Option::is_none) {
-            continue;
+        match seen.look(texts(&files)) {
+            Sight::Same => continue,
+            Sight::Gone(names) => {
+                tracing::warn!("{names} cannot be read any more; what was accepted of it goes on until it is stopped");
+                continue;
+            }
+            Sight::Back => {
+                tracing::info!("the manifest is there again as it was; nothing changes");
+                continue;
+            }
+            Sight::Changed => {}
         }
-        seen = now;
-        match check::accepted(&arguments.files, &arguments.parameters).await {
+        match check::accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref()).await {
             Ok(manifests) => {
                 let document = manifests.document();
                 for ((namespace, name), wish) in &wishes {
                     match manifests.job(namespace, name) {
-                        Ok(job) => drop(wish.send_replace(Wish { job: job.clone(), document: document.clone(), refusal: None })),
+                        Ok(job) => wish.send_modify(|wish| {
+                            let written = wish.written + 1;
+                            *wish = Wish { job: job.clone(), document: document.clone(), refusal: None, written };
+                        }),
                         Err(error) => {
                             tracing::error!(job = name, "the changed manifest was refused; the last good one goes on\n{error}");
                             refuse(wish, error.to_string());
@@ -218,9 +231,69 @@ async fn watch_files(arguments: RunArguments, wishes: Vec<(JobKey, watch::Sender
 }
 
 fn refuse(wish: &watch::Sender<Wish>, message: String) {
-    wish.send_modify(|wish| wish.refusal = Some(message));
+    wish.send_modify(|wish| {
+        wish.refusal = Some(message);
+        wish.written += 1;
+    });
 }
 
-fn read_all(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
-    files.iter().map(|file| std::fs::read(file).ok()).collect()
+fn texts(files: &Files) -> Vec<(String, Option<String>)> {
+    files.read().into_iter().map(|(name, text)| (name, text.ok())).collect()
+}
+
+/// What a look at the files shows.
+#[derive(Debug, PartialEq, Eq)]
+enum Sight {
+    /// Nothing new.
+    Same,
+    /// These are missing for a while.
+    Gone(String),
+    /// What was missing is there again and says the same.
+    Back,
+    /// New texts.
+    Changed,
+}
+
+/// The files as they were last seen whole.
+#[derive(Debug, Default)]
+struct Seen {
+    texts: Vec<String>,
+    missed: u32,
+}
+
+impl Seen {
+    /// Looks at which a file may be missing because it is being replaced.
+    const PATIENCE: u32 = 4;
+
+    fn look(&mut self, now: Vec<(String, Option<String>)>) -> Sight {
+        let missing: Vec<&str> = now.iter().filter(|(_, text)| text.is_none()).map(|(name, _)| name.as_str()).collect();
+        if !missing.is_empty() {
+            self.missed = self.missed.saturating_add(1);
+            return if self.missed == Self::PATIENCE { Sight::Gone(missing.join(", ")) } else { Sight::Same };
+        }
+        let was_gone = std::mem::take(&mut self.missed) >= Self::PATIENCE;
+        let texts: Vec<String> = now.into_iter().filter_map(|(_, text)| text).collect();
+        if texts == self.texts {
+            return if was_gone { Sight::Back } else { Sight::Same };
+        }
+        self.texts = texts;
+        Sight::Changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_goes_is_told_once_and_one_that_is_replaced_is_not() {
+        let mut seen = Seen::default();
+        let mut look = |text: Option<&str>| seen.look(vec![("job.yaml".to_owned(), text.map(str::to_owned))]);
+        assert_eq!((look(Some("a")), look(Some("a"))), (Sight::Changed, Sight::Same));
+        assert_eq!((look(None), look(Some("b")), look(None), look(Some("b"))), (Sight::Same, Sight::Changed, Sight::Same, Sight::Same));
+        let gone = [0; 6].map(|_| look(None));
+        let told = Sight::Gone("job.yaml".to_owned());
+        assert_eq!(gone, [Sight::Same, Sight::Same, Sight::Same, told, Sight::Same, Sight::Same]);
+        assert_eq!((look(Some("b")), look(Some("b")), look(Some("c"))), (Sight::Back, Sight::Same, Sight::Changed));
+    }
 }

@@ -21,6 +21,7 @@ use weir_runtime::http::{self, LiveConfig, TaskView};
 use weir_runtime::lanes::STACK_BYTES;
 use weir_runtime::memory::{self, MemoryBudget, TaskShape};
 use weir_runtime::metrics::Metrics;
+use weir_runtime::places::{self, Written};
 use weir_runtime::query::QueryDefinition;
 use weir_runtime::query::driver::StopRequest;
 use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
@@ -30,7 +31,6 @@ use weir_runtime::{SystemClock, Task, TaskEnvironment};
 use crate::arguments::TaskArguments;
 use crate::manifests::{self, Manifests};
 use crate::outcome::{Code, Ended};
-use crate::output;
 use crate::signals::Signals;
 
 /// The token of `PUT /v1/config`; in the environment, since arguments are
@@ -63,16 +63,16 @@ pub fn run(arguments: TaskArguments) -> Ended {
             runtime.shutdown_background();
             report
         }
-        Err(error) => {
-            tracing::error!(%error, "the task could not start");
-            failed(&error, arguments.epoch)
-        }
+        Err(error) => not_started(&error, arguments.epoch),
     };
-    if !report.message.is_empty() {
-        output::say(&format!("error: {}", report.message));
-    }
     write_report(&arguments.termination_log, &report)?;
     Ok(Code(u8::try_from(report.class.code()).unwrap_or(1)))
+}
+
+/// The report of a task whose queries were not begun. What ends a query is told where it happens.
+fn not_started(error: &Error, epoch: u64) -> ExitReport {
+    tracing::error!(%error, "the task could not start");
+    failed(error, epoch)
 }
 
 /// Has the kernel kill this process when its parent ends, and ends it now when
@@ -108,6 +108,10 @@ fn prepare(arguments: &TaskArguments) -> Result<Prepared> {
         available_now: if arguments.available_now { AvailableNowRun::EveryQuery } else { AvailableNowRun::AsWritten },
     };
     let definitions = resolve::task_queries(&job.spec, &arguments.task, around)?;
+    let written: Vec<_> = definitions.iter().map(|query| Written::by(format!("query {}", query.name), query)).collect();
+    if let Some((at, error)) = places::conflicts(&written).into_iter().next() {
+        return Err(error.context(format!("query {}", definitions[at].name)));
+    }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let environment = TaskEnvironment {
         job_uid: arguments.job_uid.clone(),
@@ -146,12 +150,12 @@ async fn attempt(arguments: &TaskArguments, prepared: Prepared) -> ExitReport {
     let stopper = task.stopper();
     match Signals::listen() {
         Ok(signals) => drop(tokio::spawn(obey(signals, stopper))),
-        Err(error) => return failed(&error, epoch),
+        Err(error) => return not_started(&error, epoch),
     }
     match http::serve(arguments.listen, view).await {
         Ok(address) if arguments.events => write_event(&serde_json::json!({"event": "listening", "address": address})),
         Ok(address) => tracing::info!(%address, "the HTTP interface listens"),
-        Err(error) => return failed(&error, epoch),
+        Err(error) => return not_started(&error, epoch),
     }
     let report = task.run(stop_timeout_seen).await;
     over.notify_one();

@@ -5,7 +5,7 @@
 //! backlog. Plain lines elsewhere. Display never decides and never blocks a
 //! task: it is fed from the runner's own channel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IsTerminal;
 
 use chrono::{DateTime, Utc};
@@ -43,7 +43,12 @@ pub struct Display {
     style: Style,
     lines: MultiProgress,
     bars: Mutex<BTreeMap<String, QueryLine>>,
+    /// What was said in full elsewhere on stderr, the newest last.
+    told: Mutex<VecDeque<String>>,
 }
+
+/// Words remembered as told.
+const TOLD: usize = 16;
 
 /// The live line of one query.
 #[derive(Clone)]
@@ -73,7 +78,23 @@ impl Display {
             ProgressStyle::Json => Style::Json,
             ProgressStyle::None => Style::Silent,
         };
-        Self { style, lines: MultiProgress::new(), bars: Mutex::new(BTreeMap::new()) }
+        Self { style, lines: MultiProgress::new(), bars: Mutex::default(), told: Mutex::default() }
+    }
+
+    /// Notes that a failure was said in full, by a task's log or the runner's: lines do not repeat it.
+    pub fn has_told(&self, words: &str) {
+        let mut told = self.told.lock();
+        if !words.is_empty() && !told.iter().any(|known| known == words) {
+            told.push_back(words.to_owned());
+            if told.len() > TOLD {
+                told.pop_front();
+            }
+        }
+    }
+
+    /// Whether the words were said.
+    pub fn is_told(&self, words: &str) -> bool {
+        untold(words, self.told.lock().iter()).is_empty()
     }
 
     /// Shows what a child said.
@@ -173,6 +194,16 @@ impl Display {
 
     /// One line about a job.
     fn note(&self, name: &JobName, kind: &str, reason: &str, note: &str, more: Value) {
+        let shorter;
+        let note = if self.style == Style::Json {
+            note
+        } else {
+            shorter = untold(note, self.told.lock().iter());
+            if shorter.is_empty() && !note.is_empty() {
+                return;
+            }
+            &shorter
+        };
         match self.style {
             Style::Json => {
                 let mut line =
@@ -194,6 +225,21 @@ impl Display {
             line.bar.abandon();
         }
     }
+}
+
+/// A note without what was said before. Notes may have been cut: where the beginning of a saying stands, the rest is its.
+fn untold<'a>(note: &str, told: impl Iterator<Item = &'a String>) -> String {
+    const BEGINNING: usize = 60;
+    let mut left = note.to_owned();
+    for words in told {
+        let head = &words[..words.floor_char_boundary(BEGINNING)];
+        if left.contains(words) {
+            left = left.replace(words, "");
+        } else if let Some(at) = left.find(head).filter(|_| head.len() < words.len()) {
+            left.truncate(at);
+        }
+    }
+    left.trim_end_matches([' ', ':', ';', '\n']).to_owned()
 }
 
 fn set_template(bar: &ProgressBar, template: &str) {
@@ -245,6 +291,26 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_that_was_said_is_not_said_again() {
+        let failure =
+            format!("[CAST_INVALID_INPUT] query q: the value 'x' cannot be cast to BIGINT\nbecause {}", "it is malformed ".repeat(9));
+        let display = Display::new(ProgressStyle::None);
+        let shown = |note: &str| untold(note, display.told.lock().iter());
+        assert_eq!(shown("task t: failed"), "task t: failed");
+        display.has_told(&failure);
+        display.has_told(&failure);
+        assert_eq!(shown(&format!("task t: {failure}")), "task t");
+        assert_eq!(shown(&format!("task t: {}", &failure[..100])), "task t", "a note that was cut");
+        assert_eq!(
+            shown("run 1 failed: task t, CAST_INVALID_INPUT, exit code 20"),
+            "run 1 failed: task t, CAST_INVALID_INPUT, exit code 20"
+        );
+        assert!(display.is_told(&failure) && !display.is_told("stopped on request"));
+        (0..TOLD).for_each(|number| display.has_told(&format!("failure {number}")));
+        assert!(!display.is_told(&failure), "what was said long ago may be said again");
+    }
 
     #[test]
     fn a_line_tells_of_malformed_records_and_observations_where_there_are_any() {

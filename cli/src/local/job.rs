@@ -18,12 +18,13 @@ use weir_runtime::http::LiveConfig;
 use weir_supervisor::conditions::Reason;
 use weir_supervisor::generation::Accepted;
 use weir_supervisor::memory::MemoryError;
-use weir_supervisor::observed::{Blame, Observed, Shutdown, Slot, StopOrder};
+use weir_supervisor::observed::{Blame, Exit, Observed, Phase, Shutdown, Slot, StopOrder};
 use weir_supervisor::waits::{Wait, waits};
 use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, Plan, decide};
 
 use super::child::{Child, ChildSpec, Saying};
 use super::display::{Display, Extent, JobName};
+use super::edit::{Standing, no_news};
 use super::look::{self, Answers};
 use super::state::StateDir;
 use crate::manifests::run_now_token;
@@ -43,6 +44,8 @@ pub struct Wish {
     pub document: String,
     /// Why the newest version of the manifest was refused, if it was.
     pub refusal: Option<String>,
+    /// How often the manifest was written since the runner looks at it.
+    pub written: u64,
 }
 
 /// What stays the same for the life of a runner.
@@ -71,6 +74,7 @@ pub struct LocalJob {
     /// The document that is stored for the accepted generation.
     document: Option<String>,
     refused_edit: Option<String>,
+    standing: Standing,
     children: BTreeMap<String, (Child, Answers)>,
     rejected: BTreeMap<String, (u64, String)>,
     lost: BTreeMap<String, u64>,
@@ -119,6 +123,7 @@ impl LocalJob {
             accepted,
             document: None,
             refused_edit: None,
+            standing: Standing::default(),
             children: BTreeMap::new(),
             rejected: BTreeMap::new(),
             lost,
@@ -145,7 +150,11 @@ impl LocalJob {
         let mut asked_at: Option<tokio::time::Instant> = None;
         loop {
             let wish = wishes.borrow_and_update().clone();
+            let before = self.standing.clone();
             let accepted = self.accept(&wish);
+            if self.standing.written != before.written {
+                self.tell_edit(&before, display);
+            }
             let mut is_written = self.written(accepted)?;
             if asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
                 self.ask().await;
@@ -155,13 +164,17 @@ impl LocalJob {
             let desired = self.desired(&wish)?;
             let stop = *shutdown.borrow();
             let observed = self.observe(stop);
+            tell_failures(&observed, display);
             let plan = decide(&desired, &observed, &self.memory, Utc::now(), &mut rand::random::<f64>);
             let stored = self.store(&desired, &observed, &plan);
             let may_start = self.written(stored)?;
             is_written &= may_start;
-            let is_acting = is_written && !plan.actions.is_empty();
+            let now = Utc::now();
+            let due: Vec<Action> =
+                plan.actions.into_iter().filter(|action| stop == Shutdown::Immediate || self.is_due(action, now)).collect();
+            let is_acting = is_written && !due.is_empty();
             // Ending a task is safe without a record of it, starting one is not.
-            for action in plan.actions.into_iter().filter(|action| may_start || ends_a_task(action)) {
+            for action in due.into_iter().filter(|action| may_start || ends_a_task(action)) {
                 display.action(&name, &action);
                 self.act(action, &wish).await;
             }
@@ -244,8 +257,42 @@ impl LocalJob {
         }
     }
 
+    /// Whether an order is to be carried out by now. A task that was asked to stop ends by itself when its time is up;
+    /// it is killed only if it does not.
+    fn is_due(&self, action: &Action, now: DateTime<Utc>) -> bool {
+        let Action::KillTask { task, epoch } = action else { return true };
+        let child = self.children.get(task).filter(|(child, _)| child.spec.epoch == *epoch);
+        match child.map(|(_, answers)| answers.stop_order) {
+            Some(StopOrder::Graceful { at }) => is_overdue(at, self.accepted.spec.stop_timeout.as_duration(), now),
+            _ => true,
+        }
+    }
+
+    /// Says what became of a manifest that was written anew, where no event of the supervisor does.
+    fn tell_edit(&self, before: &Standing, display: &Display) {
+        if let Some(refusal) = &self.standing.refusal {
+            // The watcher of the files has said why.
+            display.has_told(refusal);
+        }
+        if let Some(words) = no_news(before, &self.standing) {
+            tracing::info!(job = self.setting.name, "{words}");
+        }
+    }
+
     /// Takes an accepted manifest as the newest generation.
     fn accept(&mut self, wish: &Wish) -> Result<()> {
+        let accepted = self.accept_or_refuse(wish);
+        self.standing = Standing {
+            refusal: wish.refusal.clone(),
+            is_refused: wish.refusal.is_some() || self.refused_edit.is_some(),
+            generation: self.accepted.generation,
+            document: wish.document.clone(),
+            written: wish.written,
+        };
+        accepted
+    }
+
+    fn accept_or_refuse(&mut self, wish: &Wish) -> Result<()> {
         self.refused_edit = self.refuse_edit(wish);
         if wish.refusal.is_some() || self.refused_edit.is_some() {
             return Ok(());
@@ -402,6 +449,23 @@ impl LocalJob {
     }
 }
 
+/// How long after its stop timeout a task may take for its last words before it is killed.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Whether a task that was asked to stop at `asked` has had its time.
+fn is_overdue(asked: DateTime<Utc>, stop_timeout: Duration, now: DateTime<Utc>) -> bool {
+    (now - asked).to_std().is_ok_and(|waited| waited >= stop_timeout.saturating_add(LAST_WORDS))
+}
+
+/// A task's own log has said why it failed.
+fn tell_failures(observed: &Observed, display: &Display) {
+    for instance in observed.slots.values().filter_map(Slot::instance) {
+        if let Phase::Exited(Exit { report: Some(report), .. }) = &instance.phase {
+            display.has_told(&report.message);
+        }
+    }
+}
+
 fn ends_a_task(action: &Action) -> bool {
     matches!(action, Action::StopTask { .. } | Action::KillTask { .. } | Action::ForceRemoveTask { .. })
 }
@@ -411,4 +475,17 @@ fn token(key: &str, uid: &str, epoch: u64) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(format!("{key}/{uid}/{epoch}/{key}"));
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_may_say_its_last_words_after_the_stop_timeout() {
+        let asked = DateTime::UNIX_EPOCH;
+        let overdue = |after: u64| is_overdue(asked, Duration::from_secs(60), asked + Duration::from_secs(after));
+        assert_eq!([59, 60, 64, 65].map(overdue), [false, false, false, true]);
+        assert!(!is_overdue(asked + Duration::from_secs(9), Duration::ZERO, asked), "a clock that went back");
+    }
 }

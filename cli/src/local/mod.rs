@@ -7,6 +7,7 @@
 
 pub mod child;
 pub mod display;
+pub mod edit;
 pub mod job;
 pub mod look;
 pub mod state;

@@ -1,11 +1,14 @@
 //! What a connector is given when it is opened.
 //!
 //! The contexts carry handles, never paths: the source's own log, the storage
-//! to open user locations with, the session's settings. A source gets them in
-//! two steps: what settles its schema before the checkpoint is claimed, its
-//! place in the claimed checkpoint after. Which connector a format means is
-//! decided in `registry`.
+//! to open user locations with, the session's settings. A source and a sink get
+//! them in two steps: what the manifest says before the checkpoint is claimed,
+//! their place in the claimed checkpoint after. Which connector a format means
+//! is decided in `registry`.
 
+use std::collections::BTreeMap;
+
+use arrow::datatypes::SchemaRef;
 use weir_core::checkpoint::{Fence, FencedLog};
 use weir_core::storage::Storage;
 
@@ -15,7 +18,7 @@ pub struct SourceContext {
     /// Opens the locations that the options name.
     pub storage: Storage,
     /// Spark settings by name that the manifest sets; the connector asks for those it knows.
-    pub conf: std::collections::BTreeMap<String, String>,
+    pub conf: BTreeMap<String, String>,
 }
 
 /// A source's place in a claimed checkpoint.
@@ -27,15 +30,28 @@ pub struct SourcePlace {
     pub query_id: uuid::Uuid,
 }
 
-/// What every sink is opened with.
+/// A sink as the manifest has it, with the columns of its query: all that can be judged before the checkpoint is claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkSettings<'a> {
+    /// The format.
+    pub format: &'a str,
+    /// Its options.
+    pub options: &'a BTreeMap<String, String>,
+    /// The columns that it is to take.
+    pub schema: &'a SchemaRef,
+    /// Partition columns.
+    pub partition_by: &'a [String],
+    /// Opens the locations that the options name.
+    pub storage: &'a Storage,
+    /// Spark settings by name that the manifest sets.
+    pub conf: &'a BTreeMap<String, String>,
+}
+
+/// A sink's place in a claimed checkpoint.
 #[derive(Clone, Debug)]
 pub struct SinkContext {
     /// The query's id: the transaction identifier of fenced sinks.
     pub query_id: uuid::Uuid,
     /// The fence of this run's epoch.
     pub fence: Fence,
-    /// Opens the locations that the options name.
-    pub storage: Storage,
-    /// Spark settings by name that the manifest sets.
-    pub conf: std::collections::BTreeMap<String, String>,
 }

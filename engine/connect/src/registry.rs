@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use weir_core::storage::Storage;
 use weir_core::{Error, Result};
 use weir_crds::finding::Finding;
 use weir_crds::options::{Completeness, Format, ParsedOptions, Role, parse};
@@ -20,7 +19,7 @@ use crate::files::read::options::session_zone;
 use crate::files::{FileSink, FileSinkPlan, FileStream};
 use crate::kafka::{KafkaSink, KafkaSinkOptions, KafkaSourceOptions, PreparedKafka};
 use crate::noop::NoopSink;
-use crate::open::{SinkContext, SourceContext};
+use crate::open::{SinkContext, SinkSettings, SourceContext};
 use crate::options::Options;
 use crate::rate::{RateOptions, RatePerBatchSource};
 use crate::sink::Sink;
@@ -51,36 +50,21 @@ pub async fn prepare_source(
 }
 
 /// Opens a sink for a query's output; `console` prints to the standard output.
-pub async fn open_sink(
-    format: &str,
-    options: &BTreeMap<String, String>,
-    schema: SchemaRef,
-    partition_by: &[String],
-    context: SinkContext,
-) -> Result<Box<dyn Sink>> {
-    let output: Output = Arc::new(Mutex::new(stdout()));
-    open_sink_with_output(format, options, schema, partition_by, context, output).await
-}
-
-/// As `open_sink`, with the place that `console` prints to.
-pub async fn open_sink_with_output(
-    format: &str,
-    options: &BTreeMap<String, String>,
-    schema: SchemaRef,
-    partition_by: &[String],
-    context: SinkContext,
-    output: Output,
-) -> Result<Box<dyn Sink>> {
-    let (format, parsed) = check(format, Role::Sink, options)?;
-    check_partitions(format, partition_by)?;
-    let view = Options::new(options.iter());
+pub async fn open_sink(settings: SinkSettings<'_>, context: &SinkContext) -> Result<Box<dyn Sink>> {
+    let (format, parsed) = check(settings.format, Role::Sink, settings.options)?;
+    check_partitions(format, settings.partition_by)?;
+    // As the log of a file sink and its identity have it.
+    let settings = SinkSettings { format: format.as_str(), ..settings };
+    let schema = Arc::clone(settings.schema);
     Ok(match format {
-        Format::Json | Format::Csv | Format::Text | Format::Parquet => {
-            Box::new(FileSink::open(format.as_str(), &view, schema, partition_by, &context).await?)
-        }
+        Format::Json | Format::Csv | Format::Text | Format::Parquet => Box::new(FileSink::open(&settings, context).await?),
         Format::Kafka => Box::new(KafkaSink::open(&KafkaSinkOptions::from_parsed(&parsed)?, schema)?),
-        Format::Delta => crate::delta::open_sink(options, schema, partition_by, &context).await?,
-        Format::Console => Box::new(ConsoleSink::new(schema, Shown::parse(&view)?, session_zone(&context.conf)?, output)),
+        Format::Delta => crate::delta::open_sink(&settings, context).await?,
+        Format::Console => {
+            let output: Output = Arc::new(Mutex::new(stdout()));
+            let shown = Shown::parse(&Options::new(settings.options.iter()))?;
+            Box::new(ConsoleSink::new(schema, shown, session_zone(settings.conf)?, output))
+        }
         Format::Noop => Box::new(NoopSink::new(schema)),
         Format::Rate | Format::RateMicroBatch => return Err(cannot_be(format, "a sink")),
     })
@@ -88,40 +72,24 @@ pub async fn open_sink_with_output(
 
 /// What is wrong with a sink for a query's output as far as the manifest alone
 /// decides: options, columns, their types, a path that is a file. Asks no service.
-pub fn check_sink(
-    format: &str,
-    options: &BTreeMap<String, String>,
-    schema: &SchemaRef,
-    partition_by: &[String],
-    storage: &Storage,
-    conf: &BTreeMap<String, String>,
-) -> Result<()> {
-    let (format, parsed) = check(format, Role::Sink, options)?;
-    check_partitions(format, partition_by)?;
-    let view = Options::new(options.iter());
+pub fn check_sink(settings: SinkSettings<'_>) -> Result<()> {
+    let (format, parsed) = check(settings.format, Role::Sink, settings.options)?;
+    check_partitions(format, settings.partition_by)?;
+    let settings = SinkSettings { format: format.as_str(), ..settings };
     match format {
-        Format::Json | Format::Csv | Format::Text | Format::Parquet => {
-            FileSinkPlan::new(format.as_str(), &view, schema, partition_by, storage, conf).map(drop)
-        }
-        Format::Kafka => KafkaSink::check(&KafkaSinkOptions::from_parsed(&parsed)?, schema).map(drop),
-        Format::Delta => crate::delta::check_sink(options, Arc::clone(schema), partition_by, storage, conf),
-        Format::Console => Shown::parse(&view).map(drop),
+        Format::Json | Format::Csv | Format::Text | Format::Parquet => FileSinkPlan::new(&settings).map(drop),
+        Format::Kafka => KafkaSink::check(&KafkaSinkOptions::from_parsed(&parsed)?, settings.schema),
+        Format::Delta => crate::delta::check_sink(&settings),
+        Format::Console => Shown::parse(&Options::new(settings.options.iter())).and(session_zone(settings.conf)).map(drop),
         Format::Noop => Ok(()),
         Format::Rate | Format::RateMicroBatch => Err(cannot_be(format, "a sink")),
     }
 }
 
 /// What is wrong with a sink for the table that it finds, as far as this machine alone can tell.
-pub async fn check_sink_table(
-    format: &str,
-    options: &BTreeMap<String, String>,
-    schema: SchemaRef,
-    partition_by: &[String],
-    storage: &Storage,
-    conf: &BTreeMap<String, String>,
-) -> Result<()> {
-    match Format::find(format, Role::Sink) {
-        Ok(Format::Delta) => crate::delta::check_table(options, schema, partition_by, storage, conf).await,
+pub async fn check_sink_table(settings: SinkSettings<'_>) -> Result<()> {
+    match Format::find(settings.format, Role::Sink) {
+        Ok(Format::Delta) => crate::delta::check_table(&settings).await,
         _ => Ok(()),
     }
 }
@@ -163,7 +131,7 @@ fn cannot_be(format: Format, role: &str) -> Error {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::testing::{sink_context, source_context, source_place};
+    use crate::testing::{sink_context, source_context, source_place, storage};
     use weir_core::ErrorClass;
 
     fn map(options: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -185,15 +153,17 @@ mod tests {
             assert_eq!(error.class(), ErrorClass::Config);
         }
         let context = sink_context(dir.path(), uuid::Uuid::nil());
-        let schema = crate::rate::schema();
+        let (schema, storage, conf, none, value) = (&crate::rate::schema(), &storage(), &map(&[]), &map(&[]), &["value".to_owned()]);
+        let noop = SinkSettings { format: "noop", options: none, schema, partition_by: &[], storage, conf };
         for format in ["console", "noop"] {
-            assert!(open_sink(format, &map(&[]), schema.clone(), &[], context.clone()).await.is_ok());
+            assert!(open_sink(SinkSettings { format, ..noop }, &context).await.is_ok());
         }
         let out = dir.path().join("out");
-        let options = map(&[("path", out.to_str().unwrap())]);
-        let sink = open_sink("parquet", &options, schema.clone(), &["value".to_owned()], context.clone()).await.unwrap();
+        let options = &map(&[("path", out.to_str().unwrap())]);
+        let sink = open_sink(SinkSettings { format: "Parquet", options, partition_by: value, ..noop }, &context).await.unwrap();
         assert!(sink.description().starts_with("FileSink[file:/"));
-        assert!(open_sink("console", &map(&[]), schema, &["value".to_owned()], context).await.is_err());
+        assert_eq!(sink.identity().format, "parquet");
+        assert!(open_sink(SinkSettings { format: "console", partition_by: value, ..noop }, &context).await.is_err());
     }
 
     #[test]
@@ -201,7 +171,7 @@ mod tests {
         use arrow::datatypes::{DataType, Field, Schema};
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
-        let storage = crate::testing::storage();
+        let (storage, conf) = (&storage(), &map(&[]));
         let (place, file) = (dir.path().join("out"), dir.path().join("file"));
         let (place, file) = (place.to_str().unwrap(), file.to_str().unwrap());
         let columns = |columns: &[(&str, DataType)]| -> SchemaRef {
@@ -220,9 +190,15 @@ mod tests {
             ),
             ("json", map(&[("path", file)]), text.clone(), "PATH_NOT_A_FOLDER"),
             ("delta", map(&[("path", file)]), text.clone(), "PATH_NOT_A_FOLDER"),
+            (
+                "kafka",
+                map(&[("kafka.bootstrap.servers", "k:9092"), ("topic", "t"), ("kafka.acks", "some")]),
+                columns(&[("value", DataType::Utf8)]),
+                "INVALID_OPTION_VALUE",
+            ),
         ];
         let check = |format: &str, options: &BTreeMap<String, String>, schema: &SchemaRef| {
-            check_sink(format, options, schema, &[], &storage, &BTreeMap::new())
+            check_sink(SinkSettings { format, options, schema, partition_by: &[], storage, conf })
         };
         for (format, options, schema, condition) in &cases {
             assert_eq!(check(format, options, schema).unwrap_err().condition(), *condition, "{format}");
@@ -231,6 +207,16 @@ mod tests {
         assert_eq!(check("delta", &map(&[("path", place)]), &interval).unwrap_err().class(), ErrorClass::Config);
         for format in ["text", "delta"] {
             check(format, &map(&[("path", place)]), &text).unwrap();
+        }
+        let (log, nowhere) =
+            (map(&[("spark.sql.streaming.fileSink.log.cleanupDelay", "soon")]), map(&[("spark.sql.session.timeZone", "X")]));
+        for (format, options, conf, condition) in [
+            ("text", map(&[("path", place)]), &log, "INVALID_CONF_VALUE"),
+            ("text", map(&[("path", place)]), &nowhere, "INVALID_TIMEZONE"),
+            ("console", map(&[]), &nowhere, "INVALID_TIMEZONE"),
+        ] {
+            let settings = SinkSettings { format, options: &options, schema: &text, partition_by: &[], storage, conf };
+            assert_eq!(check_sink(settings).unwrap_err().condition(), condition, "{format}");
         }
         assert!(!dir.path().join("out").exists());
     }

@@ -23,8 +23,8 @@ pub fn source_place(checkpoint: &std::path::Path) -> SourcePlace {
     SourcePlace { log, query_id: uuid::Uuid::nil() }
 }
 
-/// A sink context of a query with the given id.
+/// The place of a sink of a query with the given id.
 pub fn sink_context(checkpoint: &std::path::Path, query_id: uuid::Uuid) -> SinkContext {
     let root = storage().open(checkpoint.to_str().unwrap()).unwrap();
-    SinkContext { query_id, fence: Fence::new(root.child("_weir/epochs"), 1), storage: storage(), conf: std::collections::BTreeMap::new() }
+    SinkContext { query_id, fence: Fence::new(root.child("_weir/epochs"), 1) }
 }

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Int64Type, Schema, TimeUnit, TimestampMicrosecondType};
 use weir_core::progress::iso_timestamp;
 use weir_core::{Error, Result};
+use weir_crds::finding::nearest;
 
 /// Minimum, maximum and mean of the event times of a batch, ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -77,15 +77,52 @@ impl EventTimeStats {
     }
 }
 
+/// Where a watermark's column is among a source's; refuses one that is not there or holds no timestamps.
+pub fn event_column(source: &str, column: &str, schema: &Schema, case: Case) -> Result<usize> {
+    let fields = schema.fields();
+    let exact = fields.iter().position(|field| field.name() == column);
+    let found = exact.or_else(|| fields.iter().position(|field| case == Case::Ignored && field.name().eq_ignore_ascii_case(column)));
+    let Some(at) = found else {
+        let names = fields.iter().map(|field| field.name().as_str());
+        let meant = nearest(column, names.clone()).map_or_else(String::new, |name| format!("did you mean `{name}`? "));
+        let known = names.collect::<Vec<_>>().join(", ");
+        return Err(Error::config(
+            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+            format!("the watermark of source {source} names the column `{column}`, which it does not have; {meant}Its columns are {known}"),
+        ));
+    };
+    match fields[at].data_type() {
+        DataType::Timestamp(_, _) => Ok(at),
+        other => Err(Error::config(
+            "EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE",
+            format!(
+                "the watermark of source {source} names the column `{column}`, which has the type {}, but a watermark is on a TIMESTAMP; \
+                 declare the column as TIMESTAMP in the source's schema, or name another one",
+                weir_sql::types::quoted_type(other)
+            ),
+        )),
+    }
+}
+
+/// Whether names of columns compare with case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// `spark.sql.caseSensitive`.
+    Counts,
+    /// As by default.
+    Ignored,
+}
+
 fn event_times(batch: &RecordBatch, column: usize) -> Result<arrow::array::ArrayRef> {
     let array = batch.column(column);
-    let unit = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None);
-    // Dropping the zone keeps the instant, which is what counts here.
-    let instants = match array.data_type() {
-        DataType::Timestamp(_, _) => cast(array, &DataType::Int64).and_then(|ticks| cast(ticks.as_primitive::<Int64Type>(), &unit)),
-        other => cast(array, &unit)
-            .map_err(|_| arrow::error::ArrowError::SchemaError(format!("the watermark's column has type {other}, not a timestamp"))),
+    let unit = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let zone = match array.data_type() {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
     };
+    // Dropping the zone keeps the instant, which is what counts here.
+    let ticks = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, zone)).and_then(|micros| cast(&micros, &DataType::Int64));
+    let instants = ticks.and_then(|ticks| cast(ticks.as_primitive::<Int64Type>(), &unit));
     instants.map_err(|e| Error::config("EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE", e.to_string()))
 }
 
@@ -147,6 +184,21 @@ mod tests {
     fn batch(times: Vec<Option<i64>>) -> RecordBatch {
         let array = TimestampMicrosecondArray::from(times).with_timezone("UTC");
         RecordBatch::try_from_iter([("ts", Arc::new(array) as _)]).unwrap()
+    }
+
+    #[test]
+    fn a_watermark_is_on_a_timestamp_that_is_there() {
+        use arrow::datatypes::Field;
+        let timestamp = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let schema = Schema::new(vec![Field::new("k", DataType::Utf8, true), Field::new("ts", timestamp, true)]);
+        let find = |column: &str, case| event_column("events", column, &schema, case);
+        assert_eq!((find("ts", Case::Counts).unwrap(), find("TS", Case::Ignored).unwrap()), (1, 1));
+        let refused = |column: &str, case| find(column, case).unwrap_err().to_string();
+        for text in [refused("tss", Case::Ignored), refused("TS", Case::Counts)] {
+            assert!(text.starts_with("[UNRESOLVED_COLUMN.WITH_SUGGESTION]") && text.contains("`ts`") && text.contains("k, ts"), "{text}");
+        }
+        let text = refused("k", Case::Ignored);
+        assert!(text.starts_with("[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE]") && text.contains("STRING"), "{text}");
     }
 
     #[test]

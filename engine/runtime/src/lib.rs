@@ -11,6 +11,7 @@ pub mod http;
 pub mod lanes;
 pub mod memory;
 pub mod metrics;
+pub mod places;
 pub mod query;
 pub mod resolve;
 pub mod task;

@@ -154,6 +154,7 @@ type QueryOutcome = std::result::Result<(String, QueryEnd), (Option<String>, Opt
 fn outcome(joined: std::result::Result<QueryOutcome, tokio::task::JoinError>) -> QueryOutcome {
     joined.unwrap_or_else(|error| {
         let failure = Error::retryable("QUERY_PANICKED", "a query ended by a panic; see the log").with_source(error);
+        tracing::error!(error = %failure, "query failed");
         Err((None, None, failure))
     })
 }

@@ -1,7 +1,7 @@
 //! No two queries share a checkpoint: within a task, across tasks and across the jobs of the files.
-//! Neither do a query's checkpoint and its sink, whose own files have the same names.
 //!
-//! Compared are the locations as they are used, derived ones too, whatever their spelling.
+//! Compared are the locations as they are used, derived ones too, whatever their spelling. What else must not overlap is
+//! known where paths are resolved, in the engine.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,6 @@ pub(crate) fn shared_checkpoints<'a>(jobs: impl Iterator<Item = &'a StreamingJob
         let queries = job.spec.tasks.iter().flat_map(|task| task.queries.iter().map(move |query| (task, query)));
         for (task, query) in queries {
             let Some(location) = checkpoint_location(job, &task.name, query) else { continue };
-            if let Some(path) = query.sink.options.get("path")
-                && normalized_location(path) == normalized_location(&location)
-            {
-                let at = format!("spec.tasks[{}].queries[{}].checkpointLocation", task.name, query.name);
-                let finding = Finding::error("checkpoint-in-sink", at, "is the folder that the sink writes to");
-                findings.push((index, finding.found(&location).remedy("give the checkpoint a folder of its own")));
-            }
             let owner = (index, format!("query {} of task {} of job {job_name}", query.name, task.name));
             let place = normalized_location(&location);
             let Some((other_index, other)) = owners.get(&place) else {

@@ -29,10 +29,8 @@ mod stats;
 mod tests;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use weir_core::storage::Storage;
 use weir_core::{Error, Result};
 
 pub use location::TableLocation;
@@ -40,52 +38,35 @@ pub use options::SinkOptions;
 pub use provider::open_table;
 pub use sink::DeltaSink;
 
-use crate::open::SinkContext;
+use crate::open::{SinkContext, SinkSettings};
 use crate::sink::Sink;
 
 /// Opens the Delta sink for a query's output schema.
-pub async fn open_sink(
-    options: &BTreeMap<String, String>,
-    schema: SchemaRef,
-    partition_by: &[String],
-    context: &SinkContext,
-) -> Result<Box<dyn Sink>> {
-    let (options, location) = place(options, &context.storage, &context.conf)?;
-    Ok(Box::new(DeltaSink::open(location, options, schema, partition_by.to_vec(), context.query_id).await?))
+pub async fn open_sink(settings: &SinkSettings<'_>, context: &SinkContext) -> Result<Box<dyn Sink>> {
+    let (options, location) = place(settings)?;
+    Ok(Box::new(DeltaSink::open(location, options, Arc::clone(settings.schema), settings.partition_by.to_vec(), context.query_id).await?))
 }
 
 /// What is wrong with a sink as far as options and columns tell.
-pub fn check_sink(
-    options: &BTreeMap<String, String>,
-    schema: SchemaRef,
-    partition_by: &[String],
-    storage: &Storage,
-    conf: &BTreeMap<String, String>,
-) -> Result<()> {
-    let (options, location) = place(options, storage, conf)?;
-    DeltaSink::check(&location, &options, schema, partition_by.to_vec())
+pub fn check_sink(settings: &SinkSettings<'_>) -> Result<()> {
+    let (options, location) = place(settings)?;
+    DeltaSink::check(&location, &options, Arc::clone(settings.schema), settings.partition_by.to_vec())
 }
 
 /// What is wrong with the sink for the table that is there, if it is on this machine: what the task would say when it
 /// opens the sink. Asks no service.
-pub async fn check_table(
-    options: &BTreeMap<String, String>,
-    schema: SchemaRef,
-    partition_by: &[String],
-    storage: &Storage,
-    conf: &BTreeMap<String, String>,
-) -> Result<()> {
-    let (options, location) = place(options, storage, conf)?;
+pub async fn check_table(settings: &SinkSettings<'_>) -> Result<()> {
+    let (options, location) = place(settings)?;
     if location.url().scheme() != "file" {
         return Ok(());
     }
     // Whose record is asked for does not matter: none is looked at.
-    DeltaSink::open(location, options, schema, partition_by.to_vec(), uuid::Uuid::nil()).await.map(drop)
+    DeltaSink::open(location, options, Arc::clone(settings.schema), settings.partition_by.to_vec(), uuid::Uuid::nil()).await.map(drop)
 }
 
-fn place(options: &BTreeMap<String, String>, storage: &Storage, conf: &BTreeMap<String, String>) -> Result<(SinkOptions, TableLocation)> {
-    let options = SinkOptions::parse(options, conf)?;
-    let folder = storage.open(&options.path)?;
+fn place(settings: &SinkSettings<'_>) -> Result<(SinkOptions, TableLocation)> {
+    let options = SinkOptions::parse(settings.options, settings.conf)?;
+    let folder = settings.storage.open(&options.path)?;
     folder.refuse_file("the sink's option path")?;
     Ok((options, TableLocation::in_folder(&folder)))
 }

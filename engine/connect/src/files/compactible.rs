@@ -62,7 +62,7 @@ impl LogSettings {
         let batches = conf.get("spark.sql.streaming.minBatchesToRetain").map_or("100", String::as_str);
         Ok(Self {
             compact_interval: compact_interval.ok_or_else(|| bad("compactInterval", interval, "a whole number above 0"))?,
-            deletion: deletion.parse().map_err(|_| bad("deletion", deletion, "true or false"))?,
+            deletion: deletion.trim().to_ascii_lowercase().parse().map_err(|_| bad("deletion", deletion, "true or false"))?,
             cleanup_delay_ms: i64::try_from(cleanup.as_millis()).unwrap_or(i64::MAX),
             min_batches: batches.trim().parse().map_err(|_| {
                 Error::config(

@@ -7,7 +7,6 @@
 //! commit, because another query's batches would be skipped without a word.
 //! Opening writes nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,16 +15,17 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use weir_core::checkpoint::FencedLog;
-use weir_core::storage::{Created, Folder, Storage};
+use weir_core::storage::{Created, Folder};
 use weir_core::{Error, Result, failpoint};
 use weir_crds::duration::{TimeUnit, parse_time_string};
+use weir_decode::time::Zone;
 
 use super::compactible::{Added, CompactibleLog, LogSettings, Retention};
 use super::read::options::session_zone;
 use super::sink_log::SinkFileStatus;
 use super::uri::UriSpelling;
 use super::write::{Bounds, FilesWriter, Partitioner, WriteOptions, WriteSettings, delete, path_below};
-use crate::open::SinkContext;
+use crate::open::{SinkContext, SinkSettings};
 use crate::options::{Options, invalid};
 use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile};
 
@@ -56,18 +56,15 @@ pub struct Plan {
     data: Vec<usize>,
     data_schema: SchemaRef,
     retention: Option<Duration>,
+    log: LogSettings,
+    zone: Zone,
 }
 
 impl Plan {
-    /// Checks options and columns; nothing is read but whether the path is a file.
-    pub fn new(
-        format: &str,
-        options: &Options,
-        schema: &SchemaRef,
-        partition_by: &[String],
-        storage: &Storage,
-        conf: &BTreeMap<String, String>,
-    ) -> Result<Self> {
+    /// Checks options, columns and settings; nothing is read but whether the path is a file.
+    pub fn new(settings: &SinkSettings<'_>) -> Result<Self> {
+        let SinkSettings { format, schema, partition_by, storage, conf, .. } = *settings;
+        let options = &Options::new(settings.options.iter());
         let folder = storage.open(options.required(format, "path")?)?;
         folder.refuse_file("the sink's option path")?;
         let write = WriteOptions::parse(format, options, conf)?;
@@ -78,21 +75,20 @@ impl Plan {
             .get("retention")
             .map(|text| parse_time_string(text, TimeUnit::Milliseconds).map_err(|e| invalid("retention", text, &e)))
             .transpose()?;
-        Ok(Self { folder, write, partitions, data, data_schema, retention })
+        let (log, zone) = (LogSettings::from_conf(conf, "fileSink")?, session_zone(conf)?);
+        Ok(Self { folder, write, partitions, data, data_schema, retention, log, zone })
     }
 }
 
 impl FileSink {
     /// Checks options, columns and the folder's owner, and opens the log.
-    pub async fn open(format: &str, options: &Options, schema: SchemaRef, partition_by: &[String], context: &SinkContext) -> Result<Self> {
-        let Plan { folder, write, partitions, data, data_schema, retention } =
-            Plan::new(format, options, &schema, partition_by, &context.storage, &context.conf)?;
-        let log_settings = LogSettings::from_conf(&context.conf, "fileSink")?;
+    pub async fn open(settings: &SinkSettings<'_>, context: &SinkContext) -> Result<Self> {
+        let Plan { folder, write, partitions, data, data_schema, retention, log: log_settings, zone } = Plan::new(settings)?;
         check_owner(&folder, context.query_id).await?;
         let log = FencedLog::new(folder.child("_spark_metadata"), context.fence.clone());
         Ok(Self {
-            format: format.to_owned(),
-            schema,
+            format: settings.format.to_owned(),
+            schema: Arc::clone(settings.schema),
             spelling: UriSpelling::of(&folder),
             log: CompactibleLog::open(log, log_settings).await?,
             retention,
@@ -101,7 +97,7 @@ impl FileSink {
             settings: Arc::new(WriteSettings {
                 folder,
                 data: data_schema,
-                partitioner: Partitioner::new(partitions, data, session_zone(&context.conf)?),
+                partitioner: Partitioner::new(partitions, data, zone),
                 options: write,
                 bounds: Bounds::default(),
             }),

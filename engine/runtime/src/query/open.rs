@@ -1,16 +1,18 @@
 //! Opening a query: compile, claim, open the sink, recover, in the protocol's
 //! order (protocol.md section 3).
 //!
-//! Everything that the manifest alone decides is decided before the claim, so
-//! a query that cannot work leaves no trace in its checkpoint. The sink's
-//! record is read before the logs are listed.
+//! Everything that the manifest and this machine decide is decided before the
+//! claim, in `prepare`, so that a query that cannot work leaves no trace in its
+//! checkpoint; `check` does the same for `weir check` and looks at what comes
+//! later as well, as far as that needs no service. The sink's record is read
+//! before the logs are listed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use uuid::Uuid;
-use weir_connect::open::{SinkContext, SourceContext, SourcePlace};
+use weir_connect::open::{SinkContext, SinkSettings, SourceContext, SourcePlace};
 use weir_connect::registry;
 use weir_connect::{PreparedSource, Scan, Sink, Source};
 use weir_core::checkpoint::{Claimant, Owner, QueryLog, Recovery, claim};
@@ -21,7 +23,9 @@ use weir_sql::{CompiledQuery, StaticInput, StreamInput};
 use super::batch::SourceScan;
 use super::definition::{InputDefinition, QueryDefinition, SinkDefinition};
 use crate::environment::TaskEnvironment;
+use crate::event_time::{Case, event_column};
 use crate::lanes::Lanes;
+use crate::places;
 
 /// A source with what the driver needs to know about it.
 pub struct OpenSource {
@@ -54,8 +58,10 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let storage = Storage::new(durability(definition));
     let root = storage.open(&definition.checkpoint)?;
 
-    let Prepared { sources, schemas, compiled } = prepare(definition, &storage).await?;
-    check_sink(definition, &compiled)?;
+    let Prepared { sources, scans, compiled } = prepare(definition, &storage).await?;
+    let schema = compiled.schema();
+    let settings = settings(definition, &schema, &storage);
+    registry::check_sink(settings).map_err(in_sink)?;
     let order = compiled.stream_order().to_vec();
 
     let claimant = claimant(definition, environment);
@@ -65,12 +71,8 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
 
     let place = |number: usize| SourcePlace { log: log.source_log(number), query_id };
     let sources = bind_sources(definition, sources, &order, place).await?;
-    let scans = order.iter().map(|at| scan(definition, &compiled, *at, &schemas)).collect::<Result<Vec<_>>>()?;
-    let context = SinkContext { query_id, fence: log.fence().clone(), storage: storage.clone(), conf: definition.conf.clone() };
-    let sink: Arc<dyn Sink> = Arc::from(
-        registry::open_sink(&definition.sink.format, &definition.sink.options, compiled.schema(), &definition.sink.partition_by, context)
-            .await?,
-    );
+    let context = SinkContext { query_id, fence: log.fence().clone() };
+    let sink: Arc<dyn Sink> = Arc::from(registry::open_sink(settings, &context).await?);
     let identity = serde_json::to_string(&sink.identity()).expect("an identity is strings");
     let since = log.bind_sink(&identity, definition.reset_nonce).await?;
     let recovered = log.recover(|| sink.recorded_batch(query_id), sink.records_every_batch().then_some(since), order.len()).await;
@@ -88,37 +90,53 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, lanes, recovery, sink_recorded })
 }
 
-/// Compiles a query without touching its checkpoint; what `weir check` does.
-pub async fn compile_only(definition: &QueryDefinition) -> Result<CompiledQuery> {
-    Ok(prepare(definition, &Storage::new(Durability::PageCache)).await?.compiled)
+/// How much of a query is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// All but the sink, whose options are not all known.
+    WithoutSink,
 }
 
-/// Whether the sink can take the query's columns, as far as the manifest tells.
-pub fn check_sink(definition: &QueryDefinition, compiled: &CompiledQuery) -> Result<()> {
-    let SinkDefinition { format, options, partition_by } = &definition.sink;
-    let storage = Storage::new(durability(definition));
-    registry::check_sink(format, options, &compiled.schema(), partition_by, &storage, &definition.conf).map_err(|e| e.in_field("sink"))
+/// What the task would refuse before its first batch, as far as this machine alone can tell: nothing is written and no
+/// service is asked.
+pub async fn check(definition: &QueryDefinition, extent: Extent) -> Result<()> {
+    let storage = Storage::new(Durability::PageCache);
+    let compiled = prepare(definition, &storage).await?.compiled;
+    if extent == Extent::Whole {
+        let schema = compiled.schema();
+        let settings = settings(definition, &schema, &storage);
+        registry::check_sink(settings).map_err(in_sink)?;
+        registry::check_sink_table(settings).await.map_err(in_sink)?;
+    }
+    // The plan that a lane makes when its first batch begins.
+    let planned = async { compiled.lane()?.begin_batch(0).await };
+    planned.await.map_err(|e| e.in_field("sql"))
 }
 
-/// Whether the table that the sink finds on this machine can take the query's columns: what the task would meet later.
-pub async fn check_sink_table(definition: &QueryDefinition, compiled: &CompiledQuery) -> Result<()> {
+fn settings<'a>(definition: &'a QueryDefinition, schema: &'a SchemaRef, storage: &'a Storage) -> SinkSettings<'a> {
     let SinkDefinition { format, options, partition_by } = &definition.sink;
-    let storage = Storage::new(durability(definition));
-    let checked = registry::check_sink_table(format, options, compiled.schema(), partition_by, &storage, &definition.conf).await;
-    checked.map_err(|e| e.in_field("sink"))
+    SinkSettings { format, options, schema, partition_by, storage, conf: &definition.conf }
+}
+
+fn in_sink(error: Error) -> Error {
+    error.in_field("sink")
 }
 
 /// What is known before the claim.
 struct Prepared {
     /// In the manifest's order; none has touched the checkpoint.
     sources: Vec<Box<dyn PreparedSource>>,
-    schemas: Vec<SchemaRef>,
+    /// In the order of the plan.
+    scans: Vec<SourceScan>,
     compiled: CompiledQuery,
 }
 
 async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<Prepared> {
     let checkpoint = storage.open(&definition.checkpoint).and_then(|place| place.refuse_file("checkpointLocation"));
     checkpoint.map_err(|e| e.in_field("checkpointLocation"))?;
+    places::check_own(definition, storage)?;
     let mut sources = Vec::with_capacity(definition.sources.len());
     for input in &definition.sources {
         let context = SourceContext { storage: storage.clone(), conf: definition.conf.clone() };
@@ -127,7 +145,9 @@ async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<Prep
     }
     let schemas: Vec<SchemaRef> = sources.iter().map(|source| source.schema()).collect();
     let compiled = compile(definition, &schemas, storage).await?;
-    Ok(Prepared { sources, schemas, compiled })
+    let scans = compiled.stream_order().iter().map(|at| scan(definition, &compiled, *at, &schemas[*at]));
+    let scans = scans.collect::<Result<Vec<_>>>()?;
+    Ok(Prepared { sources, scans, compiled })
 }
 
 fn durability(definition: &QueryDefinition) -> Durability {
@@ -210,27 +230,12 @@ async fn static_input(table: &InputDefinition, storage: &Storage, conf: &BTreeMa
 }
 
 /// The columns to read: those of the plan, and the watermark's.
-fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, schemas: &[SchemaRef]) -> Result<SourceScan> {
+fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, schema: &SchemaRef) -> Result<SourceScan> {
     let input = &definition.sources[at];
-    let schema = &schemas[at];
     let wanted = compiled.required_columns(at);
-    let event_column = input
-        .watermark
-        .as_ref()
-        .map(|watermark| {
-            schema.index_of(&watermark.column).map_err(|_| {
-                Error::config(
-                    "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-                    format!(
-                        "the watermark of source {} names the column '{}', which it does not have; its columns are {}",
-                        input.name,
-                        watermark.column,
-                        schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ")
-                    ),
-                )
-            })
-        })
-        .transpose()?;
+    let case = if definition.session.case_sensitive { Case::Counts } else { Case::Ignored };
+    let event_column = input.watermark.as_ref().map(|watermark| event_column(&input.name, &watermark.column, schema, case));
+    let event_column = event_column.transpose().map_err(|e| e.in_field(format!("sources[{}].watermark.column", input.name)))?;
     let mut columns = wanted.clone();
     columns.extend(event_column);
     columns.sort_unstable();

@@ -19,6 +19,7 @@ use weir_core::storage::{Durability, Storage};
 use super::location::TableLocation;
 use super::options::SinkOptions;
 use super::sink::DeltaSink;
+use crate::open::SinkSettings;
 use crate::sink::{BatchId, Committed, Sink};
 
 pub fn storage() -> Storage {
@@ -100,7 +101,10 @@ async fn a_column_that_the_table_lacks_is_refused_before_anything_runs_unless_it
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out").to_str().unwrap().to_owned();
     let wider = rows(vec![("k", Arc::new(StringArray::from(vec!["a"])) as ArrayRef), ("w", Arc::new(Int32Array::from(vec![1])))]);
-    let check = async |query: &Query| super::check_table(&query.options, wider.schema(), &[], &storage(), &BTreeMap::new()).await;
+    let (schema, storage, conf) = (&wider.schema(), &storage(), &BTreeMap::new());
+    let check = async |query: &Query| {
+        super::check_table(&SinkSettings { format: "delta", options: &query.options, schema, partition_by: &[], storage, conf }).await
+    };
     let query = Query::to(&path);
     check(&query).await.unwrap();
     assert!(!dir.path().join("out").exists(), "looking makes nothing");

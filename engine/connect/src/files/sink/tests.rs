@@ -1,6 +1,8 @@
 //! The file sink against Spark's layout and Weir's promises.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+
 use arrow::array::{Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field};
 use arrow::record_batch::RecordBatch;
@@ -26,10 +28,11 @@ impl World {
     async fn open_as(&self, query: uuid::Uuid, format: &str, options: &[(&str, &str)], partition_by: &[&str]) -> Result<FileSink> {
         let path = self.out().to_str().unwrap().to_owned();
         let own = [("path", path.as_str())];
-        let options = Options::new(options.iter().chain(&own).map(|(k, v)| (*k, *v)));
+        let options = options.iter().chain(&own).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let partition_by: Vec<String> = partition_by.iter().map(|name| (*name).to_owned()).collect();
         let context = sink_context(&self.dir.path().join("checkpoint"), query);
-        FileSink::open(format, &options, schema(), &partition_by, &context).await
+        let (schema, storage, conf) = (&schema(), &storage(), &BTreeMap::new());
+        FileSink::open(&SinkSettings { format, options: &options, schema, partition_by: &partition_by, storage, conf }, &context).await
     }
 
     async fn open(&self, format: &str, options: &[(&str, &str)], partition_by: &[&str]) -> FileSink {

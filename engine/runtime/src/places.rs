@@ -1,0 +1,261 @@
+//! Which folders queries read and write, and which of them must not overlap.
+//!
+//! A sink inside a checkpoint spoils it; a sink inside the folder that its query reads feeds the query its own rows; two
+//! file sinks in one folder take each other's batches for their own. Allowed is what works: a checkpoint below a sink's
+//! folder, one query that reads what another writes, several queries into one Delta table.
+//!
+//! Canonical spellings are compared: links are not followed, and nothing is opened but handles. A location that cannot be
+//! read at all is none of this module's business, nor is one that only a Secret or ConfigMap will name.
+
+use std::fmt;
+
+use weir_connect::files::listing::is_hidden;
+use weir_connect::files::location::Location;
+use weir_core::storage::{Storage, canonical_url};
+use weir_core::{Error, Result};
+use weir_crds::checkpoint::normalized_location;
+use weir_crds::options::{Format, Role};
+
+use crate::query::QueryDefinition;
+
+/// The field of a sink's folder.
+const SINK_PATH: &str = "sink.options.path";
+/// The field of a checkpoint.
+const CHECKPOINT: &str = "checkpointLocation";
+
+/// A folder as it is written and in its one spelling.
+#[derive(Clone, Debug)]
+struct Place {
+    written: String,
+    canonical: String,
+}
+
+impl Place {
+    fn of(written: &str) -> Option<Self> {
+        let canonical = normalized_location(canonical_url(written).ok()?.as_str());
+        Some(Self { written: written.to_owned(), canonical })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.canonical == other.canonical
+    }
+
+    /// Whether `other` is this folder or lies in it.
+    fn holds(&self, other: &Self) -> bool {
+        let rest = other.canonical.strip_prefix(self.canonical.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.written)
+    }
+}
+
+/// How a sink keeps what it has written apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeping {
+    /// One log for the folder.
+    Files,
+    /// A table that many may write to.
+    Table,
+}
+
+/// The folders that one query writes.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The query, for messages about another one.
+    label: String,
+    checkpoint: Option<Place>,
+    sink: Option<(Keeping, Place)>,
+}
+
+impl Written {
+    /// Those of a query; `label` is its name for messages, such as `query q of task t`.
+    pub fn by(label: impl Into<String>, definition: &QueryDefinition) -> Self {
+        Self { label: label.into(), checkpoint: Place::of(&definition.checkpoint), sink: sink(definition) }
+    }
+}
+
+fn sink(definition: &QueryDefinition) -> Option<(Keeping, Place)> {
+    let keeping = match Format::find(&definition.sink.format, Role::Sink).ok()? {
+        format if format.is_files() => Keeping::Files,
+        Format::Delta => Keeping::Table,
+        _ => return None,
+    };
+    Some((keeping, Place::of(path(&definition.sink.options)?)?))
+}
+
+fn path(options: &std::collections::BTreeMap<String, String>) -> Option<&str> {
+    options.iter().find(|(name, _)| name.eq_ignore_ascii_case("path")).map(|(_, value)| value.as_str())
+}
+
+/// What is wrong with the folders of one query among themselves.
+pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> {
+    let checkpoint = Place::of(&definition.checkpoint);
+    let sink = sink(definition).map(|(_, place)| place);
+    if let (Some(checkpoint), Some(sink)) = (&checkpoint, &sink)
+        && checkpoint.holds(sink)
+    {
+        return Err(sink_in_checkpoint(sink, checkpoint, "its own checkpoint"));
+    }
+    for input in &definition.sources {
+        let is_files = Format::find(&input.format, Role::Source).is_ok_and(Format::is_files);
+        let Some(path) = path(&input.options).filter(|_| is_files) else { continue };
+        let (Ok(location), Some(whole)) = (Location::new(path, storage), Place::of(path)) else { continue };
+        // What is listed is the folder before the first wildcard.
+        let Some(listed) = Place::of(location.folder().url().as_str()) else { continue };
+        let field = format!("sources[{}].options.path", input.name);
+        let source = format!("source {} reads {whole}", input.name);
+        if let Some(checkpoint) = &checkpoint
+            && checkpoint.holds(&listed)
+        {
+            return Err(overlap(
+                field,
+                format!("{source}, which is the query's own checkpoint {checkpoint} or lies in it"),
+                "give the checkpoint a folder of its own",
+            ));
+        }
+        let Some(sink) = &sink else { continue };
+        if listed.is(sink) || reads(&location, &sink.written, storage) {
+            let what = format!("the sink writes to {sink}, which {source}: the query would read what it writes");
+            return Err(overlap(SINK_PATH.to_owned(), what, "let it write to a folder beside the one that it reads"));
+        }
+        if sink.holds(&listed) {
+            let what = format!("{source}, which lies in the folder {sink} that the sink writes to");
+            return Err(overlap(field, what, "let the query write to a folder beside the one that it reads"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether files in `folder` would be among those of a source.
+fn reads(location: &Location, folder: &str, storage: &Storage) -> bool {
+    let Ok(folder) = storage.open(folder) else { return false };
+    let (own, other) = (location.folder(), &folder);
+    let one_store = (own.url().scheme(), own.url().host_str()) == (other.url().scheme(), other.url().host_str());
+    let below = || other.prefix().parts().skip(own.prefix().parts_count());
+    one_store && location.root_depth(other.prefix()).is_some() && !below().any(|part| is_hidden(part.as_ref()))
+}
+
+/// What is wrong with the folders of several queries: the number of the query that has to change, and why.
+pub fn conflicts(all: &[Written]) -> Vec<(usize, Error)> {
+    let mut found = Vec::new();
+    for (at, query) in all.iter().enumerate() {
+        let Some((keeping, sink)) = &query.sink else { continue };
+        for (number, other) in all.iter().enumerate().filter(|(number, _)| *number != at) {
+            if let Some(checkpoint) = other.checkpoint.as_ref().filter(|checkpoint| checkpoint.holds(sink)) {
+                found.push((at, sink_in_checkpoint(sink, checkpoint, &format!("the checkpoint of {}", other.label))));
+            }
+            let Some((others, _)) = other.sink.as_ref().filter(|(_, place)| number < at && place.is(sink)) else { continue };
+            if (*keeping, *others) != (Keeping::Table, Keeping::Table) {
+                let what = format!("the sink writes to {sink}, and so does {}: a folder of files has one writer", other.label);
+                found.push((at, overlap(SINK_PATH.to_owned(), what, "give each its own folder, or write both to one Delta table")));
+            }
+        }
+    }
+    found
+}
+
+fn sink_in_checkpoint(sink: &Place, checkpoint: &Place, whose: &str) -> Error {
+    let how = if checkpoint.is(sink) { "is" } else { "lies in" };
+    let what = format!("the sink writes to {sink}, which {how} {whose} ({CHECKPOINT} {checkpoint})");
+    overlap(SINK_PATH.to_owned(), what, "give the sink a folder of its own outside of checkpoints")
+}
+
+fn overlap(field: String, what: String, remedy: &str) -> Error {
+    Error::config("OVERLAPPING_LOCATIONS", format!("{what}; {remedy}")).in_field(field)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::resolve::{AvailableNowRun, Surroundings, task_queries};
+    use weir_core::storage::Durability;
+    use weir_crds::resource::StreamingJobSpec;
+
+    /// The definitions of queries by source, sink and checkpoint.
+    fn queries(parts: &[(&str, &str, &str)]) -> Vec<QueryDefinition> {
+        let query = |(number, (source, sink, checkpoint)): (usize, &(&str, &str, &str))| {
+            let (format, path) = sink.split_once(':').unwrap();
+            serde_json::json!({
+                "name": format!("q{number}"), "sql": "SELECT * FROM s",
+                "sources": [{"name": "s", "format": "text", "options": {"path": source}}],
+                "sink": {"format": format, "options": {"PATH": path}},
+                "checkpointLocation": checkpoint,
+            })
+        };
+        let queries: Vec<_> = parts.iter().enumerate().map(query).collect();
+        let spec = serde_json::json!({"trigger": {"manual": {}}, "tasks": [{"name": "t", "queries": queries}]});
+        let spec: StreamingJobSpec = serde_json::from_value(spec).unwrap();
+        let lookup = |_, _: &str| Ok(std::collections::BTreeMap::new());
+        let available_now = AvailableNowRun::AsWritten;
+        task_queries(&spec, "t", Surroundings { namespace: "n", job: "j", lookup: &lookup, temporary_root: "/tmp", available_now }).unwrap()
+    }
+
+    fn own(source: &str, sink: &str, checkpoint: &str) -> Option<(String, String)> {
+        let definition = &queries(&[(source, sink, checkpoint)])[0];
+        let mut error = check_own(definition, &Storage::new(Durability::PageCache)).err()?;
+        assert_eq!((error.class(), error.condition()), (weir_core::ErrorClass::Config, "OVERLAPPING_LOCATIONS"));
+        Some((error.take_place().field, error.to_string()))
+    }
+
+    #[test]
+    fn what_a_query_writes_is_neither_its_checkpoint_nor_what_it_reads() {
+        let here = std::env::current_dir().unwrap();
+        let absolute = here.join("out/ck");
+        let source = "sources[s].options.path";
+        for (reads, writes, checkpoint, field, words) in [
+            ("in", "json:out", "out", SINK_PATH, "writes to `out`, which is its own checkpoint (checkpointLocation `out`)"),
+            ("in", "delta:out/ck/data", "./out/ck/", SINK_PATH, "lies in its own checkpoint"),
+            ("in", "json:out/ck/data", absolute.to_str().unwrap(), SINK_PATH, "lies in"),
+            ("in", "parquet:in", "ck", SINK_PATH, "would read what it writes"),
+            ("in", "delta:in/out", "ck", SINK_PATH, "the sink writes to `in/out`, which source s reads `in`"),
+            ("in/*/day", "csv:in/x/day", "ck", SINK_PATH, "would read"),
+            ("in/*.json", "json:in", "ck", SINK_PATH, "would read"),
+            ("s3://b/in", "json:s3a://b/in/", "ck", SINK_PATH, "would read"),
+            ("out/in", "json:out", "ck", source, "lies in the folder `out` that the sink writes to"),
+            ("ck/in", "json:out", "ck", source, "the query's own checkpoint `ck`"),
+            ("ck", "json:out", "ck", source, "the query's own checkpoint"),
+        ] {
+            let (found, text) = own(reads, writes, checkpoint).unwrap_or_else(|| panic!("{reads} {writes} {checkpoint} is accepted"));
+            assert_eq!(found, field, "{text}");
+            assert!(text.contains(words) && text.contains("folder"), "{text}");
+        }
+        for (reads, writes, checkpoint) in [
+            ("in", "json:out", "ck"),
+            ("in", "json:in-2", "in-3"),
+            ("in", "json:out", "out/_checkpoint"),
+            ("in", "json:in/_out", "in/_ck"),
+            ("in/*.json", "json:in/out", "ck"),
+            ("in/*/day", "csv:in/x/night", "ck"),
+            ("s3://b/in", "json:s3://c/in", "ck"),
+            ("in", "json:ckout", "ck"),
+        ] {
+            assert_eq!(own(reads, writes, checkpoint), None, "{reads} {writes} {checkpoint}");
+        }
+    }
+
+    #[test]
+    fn queries_do_not_spoil_each_other() {
+        let found = |parts: &[(&str, &str, &str)]| {
+            let written: Vec<_> = queries(parts).iter().map(|query| Written::by(format!("query {}", query.name), query)).collect();
+            conflicts(&written).into_iter().map(|(at, error)| format!("{at} {error}")).collect::<Vec<_>>()
+        };
+        let one = |parts: &[(&str, &str, &str)], words: &str| {
+            let found = found(parts);
+            assert!(found.len() == 1 && found[0].contains(words), "{found:#?}");
+        };
+        one(
+            &[("a", "json:ck/b", "x"), ("b", "json:o", "ck")],
+            "0 [OVERLAPPING_LOCATIONS] the sink writes to `ck/b`, which lies in the checkpoint of query q1",
+        );
+        one(&[("a", "json:o", "x"), ("b", "csv:./o/", "y")], "1 [OVERLAPPING_LOCATIONS] the sink writes to `./o/`, and so does query q0");
+        one(&[("a", "json:o", "x"), ("b", "delta:o", "y")], "one writer");
+        assert_eq!(found(&[("a", "delta:o", "x"), ("b", "delta:o", "y")]), [""; 0], "a Delta table has many writers");
+        assert_eq!(found(&[("a", "json:o", "x"), ("o", "json:p", "y")]), [""; 0], "one reads what the other writes");
+        assert_eq!(found(&[("a", "json:o", "x"), ("b", "json:o/b", "y")]), [""; 0]);
+    }
+}
