@@ -102,6 +102,11 @@ impl Finding {
     }
 }
 
+/// The nearest of some known names as the end of a sentence; nothing if none is alike.
+pub fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(found.trim(), known).map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"))
+}
+
 /// The known name that is most like the one found: equal but for case, or few letters away.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let found = found.to_lowercase();
@@ -141,5 +146,7 @@ mod tests {
         assert_eq!(nearest("maxFilePerTrigger", known), Some("maxFilesPerTrigger"));
         assert_eq!(nearest("MAXBYTESPERTRIGGER", known), Some("maxBytesPerTrigger"));
         assert_eq!(nearest("zzz", known), None);
+        assert_eq!(did_you_mean(" latestFirs", known), "; did you mean `latestFirst`?");
+        assert_eq!(did_you_mean("zzz", known), "");
     }
 }

@@ -13,9 +13,10 @@
 //! | find a query's checkpoint, and compare spellings | [`checkpoint::checkpoint_location`], [`checkpoint::normalized_location`] |
 //! | find what a table name or a `/Volumes` path stands for | [`catalog::table_location`], [`catalog::location`] |
 //! | know which names in a pod are Weir's | [`reserved`] |
+//! | print a result for a reader that may go | [`departing::print`] |
 //! | write the CRD and the reference pages | [`resource::crd_yaml`], [`resource::manifest_markdown`], [`options::reference_markdown`] |
 //!
-//! Everything is pure: texts in, values and findings out. No client, no clock, no file is touched.
+//! Everything but `departing` is pure: texts in, values and findings out. No client, no clock, no file is touched.
 //! Facts about a field stand on its Rust type, facts about an option or setting on its row; parser, errors,
 //! CRD and reference pages are derived from there.
 
@@ -26,6 +27,7 @@ pub mod annotations;
 pub mod catalog;
 pub mod checkpoint;
 pub mod conf;
+pub mod departing;
 pub mod duration;
 pub mod exit;
 pub mod finding;

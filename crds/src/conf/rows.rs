@@ -91,7 +91,7 @@ const ROWS: &[ConfRow] = &[
         "spark.sql.parquet.compression.codec",
         Kind::Choice(&["none", "uncompressed", "snappy", "gzip", "zstd", "lz4_raw"]),
         "snappy",
-        "Codec of written Parquet files.",
+        "Codec of written Parquet files; of Delta tables too, where it is set.",
     ),
     row("spark.sql.streaming.minBatchesToRetain", POSITIVE, "100", "Batches whose offsets and commits are kept."),
     row("spark.sql.streaming.pollingDelay", MILLIS, "10", "Wait before looking for data again when there was none (bare: milliseconds)."),

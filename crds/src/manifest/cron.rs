@@ -1,15 +1,41 @@
 //! The five fields of a cron expression, checked; Quartz's form is refused with its translation.
 //!
-//! Only the form is judged here; when the ticks are is the supervisor's business.
+//! Only the form is judged here; when the ticks are is the supervisor's business. It gets five fields
+//! always: the macros of Kubernetes' CronJob are written out here.
 
 /// A field's name, its least and greatest value, and the words for values.
 type Bounds = (&'static str, u32, u32, &'static [&'static str]);
 
+/// Macros and the five fields that they stand for.
+const MACROS: [(&str, &str); 7] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
+
+/// The expression with a macro written out.
+pub(crate) fn five_fields(expression: &str) -> &str {
+    let word = expression.trim();
+    MACROS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map_or(expression, |(_, fields)| *fields)
+}
+
 /// Checks an expression. The error says what to write.
 pub(super) fn check(expression: &str) -> Result<(), String> {
+    let expression = five_fields(expression);
     let fields: Vec<&str> = expression.split_whitespace().collect();
-    if expression.trim_start().starts_with('@') {
-        return Err("write five fields, for example `0 3 * * *`: minute, hour, day of month, month, day of week".to_owned());
+    if let Some(word) = fields.first().filter(|word| word.starts_with('@')) {
+        let names = || MACROS.iter().map(|(name, _)| *name);
+        let hint = match (*word, crate::finding::nearest(word, names())) {
+            ("@every", _) => "for a steady interval write for example `*/5 * * * *`, or let the job run with trigger.continuous".to_owned(),
+            ("@reboot", _) => "a job that starts at once and stays is trigger.continuous".to_owned(),
+            (_, Some(nearest)) => format!("did you mean `{nearest}`?"),
+            _ => format!("write one of {}, or five fields, for example `0 3 * * *`", names().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(format!("`{word}` is no tick of a calendar; {hint}"));
     }
     if (fields.len() == 6 || fields.len() == 7) && fields[0].parse::<u32>().is_ok() || fields.contains(&"?") {
         return Err(quartz(&fields));
@@ -129,8 +155,20 @@ mod tests {
         for text in ["0 3 * * *", "*/5 0-6,22 1,15 jan-mar MON-FRI", "59 23 31 12 7"] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
-        for text in ["", "60 * * * *", "* * * *", "*/0 * * * *", "5-1 * * * *", "@hourly", "a b c d e"] {
+        for text in ["", "60 * * * *", "* * * *", "*/0 * * * *", "5-1 * * * *", "a b c d e"] {
             assert!(check(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn macros_are_written_out_and_others_are_refused_by_name() {
+        for (name, fields) in MACROS {
+            assert_eq!((check(name), five_fields(name), check(fields)), (Ok(()), fields, Ok(())), "{name}");
+        }
+        assert_eq!(five_fields(" @Daily "), "0 0 * * *");
+        assert_eq!(five_fields("0 3 * * *"), "0 3 * * *");
+        for (text, hint) in [("@every 1h", "*/5"), ("@reboot", "continuous"), ("@dayly", "`@daily`"), ("@", "@hourly, @daily")] {
+            assert!(check(text).unwrap_err().contains(hint), "{text}: {:?}", check(text));
         }
     }
 
@@ -154,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(text in "[ 0-9*/,?#La-z-]{0,24}") {
+        fn never_panics(text in "[ 0-9*/,?#La-z@-]{0,24}") {
             let _ = check(&text);
         }
     }

@@ -18,6 +18,7 @@ mod tree;
 mod walk;
 mod words;
 
+pub(crate) use cron::five_fields;
 pub use load::{Loaded, LoadedJob, MAX_MANIFEST_BYTES, ManifestFile, load};
 pub use locate::{End, Locator};
 pub use objects::{ObjectData, Objects, merged_options};

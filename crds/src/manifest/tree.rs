@@ -111,7 +111,7 @@ pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<TreeError>) {
             None => break,
             Some(Err(error)) => {
                 let at = position(*error.marker());
-                builder.error("yaml-syntax", at, format!("this is not YAML: {}", error.info()));
+                builder.error("yaml-syntax", at, format!("this is not YAML: {}{}", error.info(), syntax_hint(text, at)));
                 builder.documents_only();
                 break;
             }
@@ -125,6 +125,19 @@ pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<TreeError>) {
         }
     }
     (builder.documents, builder.errors)
+}
+
+/// What to write where YAML's own words do not tell.
+fn syntax_hint(text: &str, at: Position) -> &'static str {
+    let line = text.lines().nth(at.line.saturating_sub(1)).unwrap_or_default();
+    let rest = line.chars().skip(at.column.saturating_sub(1)).collect::<String>();
+    if line.contains("${") {
+        "; a text with ${..} must stand in quotes inside {..} and [..]: {path: \"${lake}/x\"}"
+    } else if rest.trim_start().starts_with(['@', '`', '%']) {
+        "; a text that begins with @, ` or % must stand in quotes"
+    } else {
+        ""
+    }
 }
 
 fn position(marker: Marker) -> Position {
@@ -298,6 +311,22 @@ mod tests {
         let b = documents[0].get("a").unwrap().get("b").unwrap();
         assert_eq!((b.start.line, b.start.column), (2, 6));
         assert_eq!(documents[1].get("c").unwrap().start.line, 4);
+    }
+
+    #[test]
+    fn what_must_be_quoted_is_said() {
+        for (text, hint) in [
+            ("a: {path: ${lake}/x}", "${lake}/x\"}"),
+            ("a:\n- {b: 1, path: s3://${lake}/x}\n", "${lake}/x\"}"),
+            ("a: [${x}]", "${..}"),
+            ("cron: @daily", "begins with @"),
+            ("cron: {cron: @daily}", "begins with @"),
+        ] {
+            let (_, errors) = parse(text);
+            assert!(errors.iter().any(|error| error.message.contains(hint)), "{text}: {errors:?}");
+        }
+        let (_, errors) = parse("a: [1");
+        assert!(!errors[0].message.contains("quotes"), "{errors:?}");
     }
 
     #[test]

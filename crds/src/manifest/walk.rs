@@ -176,6 +176,10 @@ impl Walk<'_> {
         };
         if let Some(values) = schema["enum"].as_array() {
             let words: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+            let any_case = schema["x-weir-any-case"] == json!(true);
+            if let Some(word) = words.iter().find(|word| any_case && word.eq_ignore_ascii_case(text)) {
+                return Some(json!(word));
+            }
             if !words.contains(&text.as_str()) {
                 let message = match path.rsplit('.').next() {
                     Some("outputMode") => format!(
@@ -192,7 +196,8 @@ impl Walk<'_> {
         let count = text.chars().count() as u64;
         let (least, most) = (schema["minLength"].as_u64().unwrap_or(0), schema["maxLength"].as_u64().unwrap_or(u64::MAX));
         if count < least {
-            self.report(node.start, Finding::error("bounds", path, "is empty"));
+            let message = if count == 0 { "is empty".to_owned() } else { format!("has {count} characters, at least {least} are needed") };
+            self.report(node.start, Finding::error("bounds", path, message));
             return None;
         }
         if count > most {

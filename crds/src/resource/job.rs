@@ -162,8 +162,8 @@ pub enum TaskRetryModeSpec {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleSpec {
-    /// Five fields: minute, hour, day of month, month, day of week.
-    #[schemars(length(min = 9, max = 128), extend("x-weir-disrupts" = "none"))]
+    /// Five fields: minute, hour, day of month, month, day of week; or one of @hourly, @daily, @weekly, @monthly, @yearly.
+    #[schemars(length(min = 6, max = 128), extend("x-weir-disrupts" = "none"))]
     pub cron: String,
     /// IANA name of the time zone that the fields are in.
     #[serde(default = "defaults::utc")]

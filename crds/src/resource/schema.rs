@@ -1,8 +1,8 @@
 //! The schema of the resource: for Weir's own walkers, and as the CRD that a cluster gets.
 //!
-//! [`resource_schema`] keeps Weir's `x-weir-*` keys (`disrupts`, `type`, `refused`); the CRD
-//! has none of them, because `JSONSchemaProps` knows them not. Two patches that the derive
-//! cannot express: `status` defaults to `{observedGeneration: -1}`, so that a new object is
+//! [`resource_schema`] keeps Weir's `x-weir-*` keys (`disrupts`, `type`, `refused`, `any-case`); the CRD
+//! has none of them, because `JSONSchemaProps` knows them not. Three patches that the derive
+//! cannot express: `outputMode` may be lower case; `status` defaults to `{observedGeneration: -1}`, so that a new object is
 //! not taken for a healthy one, and fields inside `status` have no defaults of their own.
 //! Descriptions of Kubernetes' own types are left out to keep the CRD small.
 
@@ -44,7 +44,12 @@ pub fn crd() -> CustomResourceDefinition {
         let status = &mut properties["status"];
         remove_key(status, "default");
         status["default"] = json!({"observedGeneration": -1});
-        let pod = &mut properties["spec"]["properties"]["tasks"]["items"]["properties"]["podTemplate"];
+        let task = &mut properties["spec"]["properties"]["tasks"]["items"]["properties"];
+        if let Some(modes) = task["queries"]["items"]["properties"]["outputMode"]["enum"].as_array_mut() {
+            let lower: Vec<Value> = modes.iter().filter_map(Value::as_str).map(|mode| json!(mode.to_ascii_lowercase())).collect();
+            modes.extend(lower);
+        }
+        let pod = &mut task["podTemplate"];
         for part in pod["properties"].as_object_mut().into_iter().flat_map(|parts| parts.values_mut()) {
             let description = part["description"].take();
             remove_key(part, "description");
@@ -107,6 +112,8 @@ mod tests {
         let spec = version()["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
         assert_eq!(spec["properties"]["tasks"]["x-kubernetes-list-map-keys"], json!(["name"]));
         assert!(spec["x-kubernetes-validations"].as_array().unwrap().len() >= 3);
+        let mode = &spec["properties"]["tasks"]["items"]["properties"]["queries"]["items"]["properties"]["outputMode"];
+        assert_eq!(mode["enum"], json!(["Append", "Update", "Complete", "append", "update", "complete"]));
         assert!(text.len() < 200 * 1024, "{} bytes", text.len());
     }
 

@@ -123,13 +123,16 @@ pub struct MetricSpec {
     pub expr: String,
 }
 
-/// Which rows of a changed result are written.
+/// Which rows of a changed result are written. Any case will do, as in Spark; an API server takes these and the lower one.
 #[derive(schemars::JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[schemars(inline)]
+#[schemars(inline, extend("x-weir-any-case" = true))]
 pub enum OutputMode {
     #[default]
+    #[serde(alias = "append")]
     Append,
+    #[serde(alias = "update")]
     Update,
+    #[serde(alias = "complete")]
     Complete,
 }
 

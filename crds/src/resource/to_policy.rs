@@ -101,7 +101,7 @@ impl TriggerSpec {
                 },
             }),
             (None, Some(schedule), None) => Ok(JobTrigger::Schedule(SchedulePolicy {
-                cron: schedule.cron.clone(),
+                cron: crate::manifest::five_fields(&schedule.cron).to_owned(),
                 time_zone: schedule.time_zone.clone(),
                 starting_deadline: schedule.starting_deadline.as_ref().map(|deadline| deadline.as_duration()),
             })),

@@ -30,11 +30,11 @@ pub const DELTA_ROWS: &[OptionRow] = &[
     OptionRow::new(
         "compression",
         Kind::Choice(&["none", "uncompressed", "snappy", "gzip", "zstd", "lz4_raw"]),
-        "Codec of the data files.",
+        "Codec of the data files. Default: spark.sql.parquet.compression.codec where the job sets it, else zstd of level 1, half the bytes of Spark's snappy.",
         OPTIONS,
     )
     .write()
-    .default("snappy"),
+    .default("zstd"),
     OptionRow::new("txnAppId", Kind::Text, "Refused.", OPTIONS).write().refused(IDENTIFIERS),
     OptionRow::new("txnVersion", Kind::Text, "Refused.", OPTIONS).write().refused(IDENTIFIERS),
     OptionRow::new("replaceWhere", Kind::Text, "Refused for streams.", OPTIONS)
