@@ -52,7 +52,10 @@ fn objects(rows: &Rows) -> Vec<String> {
 
 /// What a job wrote into the folder `output`.
 fn written(place: &Place, columns: &str) -> Vec<String> {
-    let rows = place.sql("SELECT * FROM t", &[("t", &format!("json:output?schema={columns}"))]);
+    in_order(&place.sql("SELECT * FROM t", &[("t", &format!("json:output?schema={columns}"))]))
+}
+
+fn in_order(rows: &[Value]) -> Vec<String> {
     let mut rows: Vec<String> = rows.iter().map(|row| sorted(&row.to_string())).collect();
     rows.sort();
     rows
@@ -209,6 +212,11 @@ fn bad_values_in_kafka_permissive() {
     assert_eq!(written(&place, "offset BIGINT, n INT, k STRING, v BIGINT, good BOOLEAN, absent BOOLEAN"), objects(&expected));
     let bad = expected.rows.iter().filter(|row| row[4] == false).count();
     assert_eq!(malformed(&ended), bad as u64, "{:?}", ended.progress("query"));
+    // The topic as a table, from its beginning to its end, is what Spark's batch read of it is.
+    let table = format!("kafka:{topic}?kafka.bootstrap.servers={}", Broker::shared().bootstrap_servers());
+    assert_eq!(in_order(&place.sql(&seen("source"), &[("source", &table)])), objects(&expected));
+    let two = place.sql("SELECT count(*) AS n FROM source", &[("source", &format!("{table}&endingOffsets={{\"{topic}\":{{\"0\":2}}}}"))]);
+    assert_eq!(two, [serde_json::json!({"n": 2})]);
 }
 
 #[test]

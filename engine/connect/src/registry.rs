@@ -203,6 +203,15 @@ mod tests {
         for (format, options, schema, condition) in &cases {
             assert_eq!(check(format, options, schema).unwrap_err().condition(), *condition, "{format}");
         }
+        let listed = columns(&[("v", DataType::Utf8), ("country", DataType::new_list(DataType::Int32, true))]);
+        let by = |format: &str, column: &str| {
+            let options = map(&[("path", place)]);
+            check_sink(format, &options, &listed, &[column.to_owned()], &storage, &BTreeMap::new()).unwrap_err().to_string()
+        };
+        for format in ["parquet", "delta"] {
+            assert!(by(format, "country").contains("array<int>"), "{}", by(format, "country"));
+            assert!(by(format, "contry").contains("did you mean `country`?"), "{}", by(format, "contry"));
+        }
         let interval = columns(&[("v", DataType::Duration(arrow::datatypes::TimeUnit::Microsecond))]);
         assert_eq!(check("delta", &map(&[("path", place)]), &interval).unwrap_err().class(), ErrorClass::Config);
         for format in ["text", "delta"] {

@@ -1,4 +1,4 @@
-//! Static inputs: files and Delta tables as tables of DataFusion.
+//! Static inputs: files, Delta tables and Kafka topics as tables of DataFusion.
 //!
 //! A table is read anew each time its plan runs, so a cached plan of a
 //! streaming query sees new files in its next batch. Files go through the same
@@ -15,6 +15,7 @@ use weir_core::{Error, Result};
 use weir_crds::options::{Format, Role};
 
 use crate::files::FileTable;
+use crate::kafka::{KafkaSourceOptions, KafkaTable, ending_offsets};
 use crate::options::Options;
 use crate::registry::check;
 
@@ -36,16 +37,17 @@ pub async fn open_table_with_conf(
     storage: &Storage,
     conf: &BTreeMap<String, String>,
 ) -> Result<Arc<dyn TableProvider>> {
-    let (format, _) = check(format, Role::Table, options)?;
+    let (format, parsed) = check(format, Role::Table, options)?;
     let view = Options::new(options.iter());
     match format {
         Format::Json | Format::Csv | Format::Text | Format::Parquet => {
             Ok(Arc::new(FileTable::open(format.as_str(), &view, schema, storage, conf).await?))
         }
         Format::Delta => crate::delta::open_table(view.required("delta", "path")?, options, storage).await,
+        Format::Kafka => Ok(Arc::new(KafkaTable::new(KafkaSourceOptions::from_parsed(&parsed, conf)?, ending_offsets(&parsed))?)),
         other => Err(Error::config(
             "DATA_SOURCE_NOT_FOUND",
-            format!("the format '{}' cannot be read as a table; use json, csv, text, parquet or delta", other.as_str()),
+            format!("the format '{}' cannot be read as a table; use json, csv, text, parquet, delta or kafka", other.as_str()),
         )),
     }
 }
@@ -90,5 +92,10 @@ mod tests {
         assert_eq!(table("json", &[("path", "/no/such/folder")]).await.unwrap_err().condition(), "PATH_NOT_FOUND");
         assert!(table("json", &[("path", "/tmp"), ("multiLin", "true")]).await.unwrap_err().message().contains("multiLine"));
         assert!(table("avro", &[("path", "/tmp")]).await.is_err());
+        let servers = ("kafka.bootstrap.servers", "k:9092");
+        let kafka = table("kafka", &[servers, ("subscribe", "t")]).await.unwrap();
+        assert_eq!(kafka.schema().fields().len(), 7);
+        let refusal = table("kafka", &[servers, ("subscribe", "t"), ("startingOffsets", "latest")]).await.unwrap_err();
+        assert!(refusal.message().contains("can't be latest for batch queries"), "{refusal}");
     }
 }

@@ -87,6 +87,13 @@ impl Error {
         error
     }
 
+    /// The same failure in the class that its place gives it.
+    #[must_use]
+    pub fn in_class(mut self, class: ErrorClass) -> Self {
+        self.class = class;
+        self
+    }
+
     /// Attaches the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {

@@ -17,7 +17,7 @@ use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression as Codec, Encoding, ZstdLevel};
+use parquet::basic::{Compression as Codec, Encoding, GzipLevel, ZstdLevel};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
@@ -190,6 +190,8 @@ fn properties(schema: &SchemaRef, compression: Compression, sample: &RecordBatch
     let codec = match compression {
         Compression::Zstd => Codec::ZSTD(ZstdLevel::try_new(1).map_err(|e| unwritten("zstd level", e))?),
         Compression::Snappy => Codec::SNAPPY,
+        Compression::Gzip => Codec::GZIP(GzipLevel::default()),
+        Compression::Lz4Raw => Codec::LZ4_RAW,
         Compression::Uncompressed => Codec::UNCOMPRESSED,
     };
     let mut builder = WriterProperties::builder()

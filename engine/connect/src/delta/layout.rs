@@ -12,6 +12,8 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use deltalake_core::kernel::StructType;
 use deltalake_core::kernel::engine::arrow_conversion::TryIntoArrow;
 use weir_core::{Error, Result};
+use weir_crds::finding::did_you_mean;
+use weir_decode::spark_type::spark_field_type_name;
 
 use super::features;
 use super::options::SchemaEvolution;
@@ -95,7 +97,7 @@ impl Layout {
                     format!(
                         "the table cannot be partitioned by `{}`, whose type is {}; choose another column",
                         field.name(),
-                        field.data_type()
+                        spark_field_type_name(field)
                     ),
                 ));
             }
@@ -130,9 +132,10 @@ fn resolve_partition_by(request: &Request, query: &StructType) -> Result<Vec<Str
     for name in &request.partition_by {
         let Some(column) = query.field_names().find(|column| same_name(column, name)) else {
             let known: Vec<&str> = query.field_names().map(String::as_str).collect();
+            let meant = did_you_mean(name, known.iter().copied());
             return Err(Error::config(
                 "DELTA_COLUMN_NOT_FOUND",
-                format!("partitionBy names `{name}`, which the query does not yield; its columns are {}", known.join(", ")),
+                format!("partitionBy names `{name}`, which the query does not yield{meant}; its columns are {}", known.join(", ")),
             ));
         };
         if resolved.contains(column) {

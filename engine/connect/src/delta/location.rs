@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use url::Url;
-use weir_core::storage::Folder;
+use weir_core::storage::{Folder, failure};
 use weir_core::{Error, Result};
 
 use super::state::Fingerprint;
@@ -144,7 +144,7 @@ impl TableLocation {
 
     /// A retryable failure of the store.
     pub fn failed(&self, action: &str, name: &str, error: object_store::Error) -> Error {
-        Error::retryable("STORAGE_FAILURE", format!("could not {action} {}/{name}", self.url)).with_source(error)
+        failure("STORAGE_FAILURE", format!("could not {action} {}/{name}", self.url), error)
     }
 }
 

@@ -11,6 +11,7 @@
 use arrow::datatypes::{DataType as ArrowType, Field, Schema};
 use deltalake_core::kernel::{ArrayType, DataType, MapType, PrimitiveType, StructField, StructType};
 use weir_core::{Error, Result};
+use weir_decode::spark_type::spark_type_name;
 
 /// Characters that Parquet names of Delta tables without column mapping lack.
 const INVALID_IN_NAMES: &[char] = &[' ', ',', ';', '{', '}', '(', ')', '\n', '\t', '='];
@@ -99,7 +100,10 @@ fn type_of(path: &str, data_type: &ArrowType) -> Result<DataType> {
 fn unsupported(path: &str, data_type: &ArrowType) -> Error {
     Error::config(
         "DELTA_UNSUPPORTED_DATA_TYPE",
-        format!("the column `{path}` has the type {data_type}, which a Delta table cannot hold; CAST it to another type"),
+        format!(
+            "the column `{path}` has the type {}, which a Delta table cannot hold; CAST it to another type",
+            spark_type_name(data_type)
+        ),
     )
 }
 

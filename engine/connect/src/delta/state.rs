@@ -10,6 +10,7 @@ use std::sync::Arc;
 use delta_kernel::snapshot::{Snapshot, SnapshotRef};
 use deltalake_core::kernel::StructType;
 use object_store::ObjectMeta;
+use weir_core::storage::failure;
 use weir_core::{Error, Result};
 
 use super::action::{CommitFacts, MetaData, Protocol, read_commit};
@@ -178,7 +179,7 @@ fn classified(location: &TableLocation, action: &str, error: delta_kernel::Error
             format!("could not {action} the Delta table {url}: its log is damaged; restore the folder _delta_log from a copy"),
         )
         .with_source(error),
-        _ => Error::retryable("DELTA_LOG_FAILURE", format!("could not {action} the Delta table {url}")).with_source(error),
+        _ => failure("DELTA_LOG_FAILURE", format!("could not {action} the Delta table {url}"), error),
     }
 }
 

@@ -10,7 +10,7 @@
 use futures::TryStreamExt;
 use object_store::ObjectMeta;
 use object_store::path::Path;
-use weir_core::storage::Storage;
+use weir_core::storage::{Storage, failure};
 use weir_core::{Error, Result};
 
 use super::compactible;
@@ -209,7 +209,7 @@ async fn from_sink_log(location: &Location) -> Result<Option<Vec<FoundFile>>> {
 }
 
 fn failed(location: &Location, error: object_store::Error) -> Error {
-    Error::retryable("STORAGE_FAILURE", format!("could not list {}", location.text())).with_source(error)
+    failure("STORAGE_FAILURE", format!("could not list {}", location.text()), error)
 }
 
 /// Spark's error for a path that is not there.

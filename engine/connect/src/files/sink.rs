@@ -18,6 +18,8 @@ use weir_core::checkpoint::FencedLog;
 use weir_core::storage::{Created, Folder};
 use weir_core::{Error, Result, failpoint};
 use weir_crds::duration::{TimeUnit, parse_time_string};
+use weir_crds::finding::did_you_mean;
+use weir_decode::spark_type::spark_field_type_name;
 use weir_decode::time::Zone;
 
 use super::compactible::{Added, CompactibleLog, LogSettings, Retention};
@@ -150,15 +152,18 @@ fn columns(schema: &Schema, partition_by: &[String]) -> Result<(PartitionColumns
     for name in partition_by {
         let Some(at) = find(name) else {
             let existing: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            let existing_names = existing.join(", ");
+            let meant = did_you_mean(name, existing);
+            let end = if meant.is_empty() { "." } else { meant.as_str() };
             return Err(Error::config(
                 "_LEGACY_ERROR_TEMP_1196",
-                format!("Partition column {name} not found in existing columns ({}).", existing.join(", ")),
+                format!("Partition column {name} not found in existing columns ({existing_names}){end}"),
             ));
         };
         if schema.field(at).data_type().is_nested() {
             let text = format!(
                 "Cannot use the column `{name}` of the type {} for partition column; partition by a simple value",
-                schema.field(at).data_type()
+                spark_field_type_name(schema.field(at))
             );
             return Err(Error::config("INVALID_PARTITION_COLUMN_DATA_TYPE", text));
         }

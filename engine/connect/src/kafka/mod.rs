@@ -1,9 +1,9 @@
-//! Apache Kafka as source and sink, with Spark's options, offsets and limits.
+//! Apache Kafka as source, table and sink, with Spark's options, offsets and limits.
 //!
 //! `options` is the door: a map of strings becomes typed values. `plan` and
 //! `offsets` decide and know no broker. `lookup` asks brokers for partitions
 //! and offsets, `pool`, `drain` and `reader` fetch records, `rows` lays them
-//! out in Arrow. `sink` produces.
+//! out in Arrow. `table` reads from offset to offset once, `sink` produces.
 //!
 //! Invariants: offsets live in the checkpoint only, nothing is committed to
 //! Kafka; every wait on a broker is bounded and ends in an error that names
@@ -26,11 +26,13 @@ mod sink;
 mod sink_columns;
 mod source;
 mod starting;
+mod table;
 
 pub use offsets::{PartitionOffsets, TopicPartition};
-pub use options::{DataLoss, GroupId, HeaderColumn, KafkaSourceOptions, RateLimits, TopicSelection};
+pub use options::{DataLoss, GroupId, HeaderColumn, KafkaSourceOptions, RateLimits, TopicSelection, ending_offsets};
 pub use plan::OffsetRange;
 pub use properties::ClientSettings;
 pub use sink::{KafkaSink, KafkaSinkOptions};
 pub use source::{KafkaSource, PreparedKafka};
 pub use starting::{StartingOffsets, TimestampMiss};
+pub use table::KafkaTable;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_core::{Error, Result};
 use weir_crds::duration::{TimeUnit, parse_time_string};
-use weir_crds::options::{Offsets, ParsedOptions};
+use weir_crds::options::{Offsets, ParsedOptions, Role};
 
 use super::errors;
 use super::offsets::{PartitionOffsets, TopicPartition};
@@ -118,11 +118,7 @@ impl KafkaSourceOptions {
         Ok(Self {
             topics: topic_selection(parsed)?,
             starting: starting_offsets(parsed),
-            limits: RateLimits {
-                max: natural(parsed, "maxOffsetsPerTrigger"),
-                min: natural(parsed, "minOffsetsPerTrigger"),
-                max_delay_ms: i64::try_from(parsed.duration("maxTriggerDelay").as_millis()).unwrap_or(i64::MAX),
-            },
+            limits: rate_limits(parsed),
             min_partitions: natural(parsed, "minPartitions"),
             max_records_per_partition: natural(parsed, "maxRecordsPerPartition"),
             data_loss: if parsed.bool("failOnDataLoss") { DataLoss::Fail } else { DataLoss::Warn },
@@ -133,6 +129,18 @@ impl KafkaSourceOptions {
             fetch_interval: milliseconds(parsed, "fetchOffset.retryIntervalMs"),
             client,
         })
+    }
+}
+
+/// Only a stream is read in batches.
+fn rate_limits(parsed: &ParsedOptions) -> RateLimits {
+    if parsed.role != Role::Source {
+        return RateLimits { max: None, min: None, max_delay_ms: 0 };
+    }
+    RateLimits {
+        max: natural(parsed, "maxOffsetsPerTrigger"),
+        min: natural(parsed, "minOffsetsPerTrigger"),
+        max_delay_ms: i64::try_from(parsed.duration("maxTriggerDelay").as_millis()).unwrap_or(i64::MAX),
     }
 }
 
@@ -187,6 +195,20 @@ fn starting_offsets(parsed: &ParsedOptions) -> StartingOffsets {
         Some(Offsets::Earliest) => StartingOffsets::Earliest,
         Some(Offsets::Specific(specified)) => StartingOffsets::Specific(by_partition(&specified)),
         Some(Offsets::Latest) | None => StartingOffsets::Latest,
+    }
+}
+
+/// Where the read of a table ends. A time that no record has reached is the end of its partition, as in Spark.
+pub fn ending_offsets(parsed: &ParsedOptions) -> StartingOffsets {
+    if let Some(time) = parsed.opt_i64("endingTimestamp") {
+        return StartingOffsets::Timestamp(time, TimestampMiss::Latest);
+    }
+    if let Some(Offsets::Specific(times)) = parsed.opt_offsets("endingOffsetsByTimestamp") {
+        return StartingOffsets::ByTimestamp(by_partition(&times), TimestampMiss::Latest);
+    }
+    match parsed.opt_offsets("endingOffsets") {
+        Some(Offsets::Specific(specified)) => StartingOffsets::Specific(by_partition(&specified)),
+        _ => StartingOffsets::Latest,
     }
 }
 

@@ -123,6 +123,14 @@ pub fn resolve(start: &PartitionOffsets, end: &PartitionOffsets, earliest: &Part
     Ranges { ranges, losses }
 }
 
+/// What lies between two ends, for a read that is not continued: partitions that only one of them knows are left out.
+pub fn between(start: &PartitionOffsets, end: &PartitionOffsets) -> Vec<OffsetRange> {
+    let ranges = end
+        .iter()
+        .filter_map(|(partition, until)| Some(OffsetRange { partition: partition.clone(), start: *start.get(partition)?, end: *until }));
+    ranges.filter(|range| range.size() > 0).collect()
+}
+
 /// Whether the user chose the consumer group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupIdSet {

@@ -87,6 +87,13 @@ fn a_large_range_is_split_and_a_small_one_is_not() {
     assert_eq!(split(vec![range(0, 0, 10)], None, Some(4)), vec![range(0, 0, 3), range(0, 3, 6), range(0, 6, 10)]);
 }
 
+#[test]
+fn a_read_that_is_not_continued_takes_what_lies_between_two_ends() {
+    let two = of(&[3, 5]);
+    assert_eq!(between(&two, &of(&[7, 5])), vec![range(0, 3, 7)]);
+    assert_eq!(between(&two, &of(&[2, 6, 9])), vec![range(1, 5, 6)]);
+}
+
 proptest! {
     #[test]
     fn a_limited_batch_moves_forward_and_never_past_the_end(limit in 1..10_000_u64, parts in proptest::collection::vec((0..1_000_i64, 0..100_000_i64), 1..20)) {

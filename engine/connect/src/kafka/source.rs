@@ -23,7 +23,7 @@ use super::plan::{self, Hold};
 use super::pool::ConsumerPool;
 use super::reader::{RangeReader, ReadPolicy};
 use super::rows;
-use super::starting::{self, StartingOffsets};
+use super::starting::{self, End, StartingOffsets};
 use crate::open::SourcePlace;
 use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
@@ -119,7 +119,7 @@ impl KafkaSource {
             return starting::from_entry(&entry, &place);
         }
         let options = Arc::clone(&self.options);
-        let resolved = self.ask(move |lookup| resolve_starting(&options.starting, lookup)).await?;
+        let resolved = self.ask(move |lookup| resolve_offsets(&options.starting, lookup, End::Starting)).await?;
         match self.log.append(starting::ENTRY, starting::to_entry(&resolved)).await? {
             Appended::New => Ok(resolved),
             Appended::Stored(entry) => starting::from_entry(&entry, &place),
@@ -167,20 +167,21 @@ impl KafkaSource {
     }
 }
 
-fn resolve_starting(starting: &StartingOffsets, lookup: &Lookup) -> Result<PartitionOffsets> {
+/// The offsets that one end of a read stands for now.
+pub(super) fn resolve_offsets(asked: &StartingOffsets, lookup: &Lookup, end: End) -> Result<PartitionOffsets> {
     let assigned = lookup.partitions(Freshness::Now)?;
-    match starting {
+    match asked {
         StartingOffsets::Earliest => lookup.earliest(&assigned),
         StartingOffsets::Latest => lookup.latest(&assigned),
         StartingOffsets::Specific(specified) => {
-            starting::check_specific(specified, &assigned)?;
+            starting::check_specific(specified, &assigned, end)?;
             let symbolic: Vec<TopicPartition> = specified.iter().filter(|(_, offset)| **offset < 0).map(|(p, _)| p.clone()).collect();
             let mut offsets = specified.clone();
             offsets.extend(lookup.at(&symbolic, |p| specified.get(p).copied().unwrap_or(starting::LATEST))?);
             Ok(offsets)
         }
         StartingOffsets::ByTimestamp(times, miss) => {
-            starting::check_timestamps(times, &assigned)?;
+            starting::check_timestamps(times, &assigned, end)?;
             let time_of = |p: &TopicPartition| times.get(p).copied().unwrap_or_default();
             starting::settle_misses(lookup.at(&assigned, time_of)?, time_of, || lookup.latest(&assigned), *miss)
         }

@@ -69,26 +69,34 @@ pub fn from_entry(entry: &[u8], place: &str) -> Result<PartitionOffsets> {
     offsets::parse(json).map_err(damaged)
 }
 
+/// Which end of a read some offsets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// `startingOffsets` and its variants.
+    Starting,
+    /// `endingOffsets` and its variants.
+    Ending,
+}
+
+impl End {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ending => "ending",
+        }
+    }
+}
+
 /// Explicit offsets must name exactly the partitions that are there.
-pub fn check_specific(specified: &PartitionOffsets, assigned: &[TopicPartition]) -> Result<()> {
-    check_coverage(
-        specified,
-        assigned,
-        "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
-        "startingOffsets",
-        "use -1 for latest, -2 for earliest",
-    )
+pub fn check_specific(specified: &PartitionOffsets, assigned: &[TopicPartition], end: End) -> Result<()> {
+    let option = format!("{}Offsets", end.word());
+    check_coverage(specified, assigned, "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED", &option, "use -1 for latest, -2 for earliest")
 }
 
 /// Timestamps by partition must name exactly the partitions that are there.
-pub fn check_timestamps(specified: &PartitionOffsets, assigned: &[TopicPartition]) -> Result<()> {
-    check_coverage(
-        specified,
-        assigned,
-        "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED",
-        "startingOffsetsByTimestamp",
-        "use startingTimestamp for one time in all",
-    )
+pub fn check_timestamps(specified: &PartitionOffsets, assigned: &[TopicPartition], end: End) -> Result<()> {
+    let (option, hint) = (format!("{}OffsetsByTimestamp", end.word()), format!("use {}Timestamp for one time in all", end.word()));
+    check_coverage(specified, assigned, "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED", &option, &hint)
 }
 
 fn check_coverage(

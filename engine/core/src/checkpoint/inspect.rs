@@ -2,6 +2,9 @@
 //!
 //! Serves `weir checkpoint show` and `verify`. Reads every entry that is kept,
 //! claims nothing, writes nothing, and reports all damage instead of the first.
+//! `below` finds the checkpoints of a job's `checkpointRoot`.
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -93,6 +96,24 @@ pub async fn inspect(root: &Folder) -> Result<Inspection> {
     Ok(found)
 }
 
+/// The checkpoints below a folder, by their paths from it, in order.
+pub async fn below(root: &Folder) -> Result<Vec<String>> {
+    let objects = root.list_recursive().await?;
+    let names = objects.iter().filter_map(|object| {
+        let parts: Vec<String> = object.location.prefix_match(root.prefix())?.map(|part| part.as_ref().to_owned()).collect();
+        Some(parts.join("/"))
+    });
+    Ok(checkpoints_among(&names.collect::<BTreeSet<_>>()))
+}
+
+/// A checkpoint is a folder with its `metadata` and a log, whichever of them was written.
+fn checkpoints_among(objects: &BTreeSet<String>) -> Vec<String> {
+    let has = |prefix: &str| objects.range(prefix.to_owned()..).next().is_some_and(|name| name.starts_with(prefix));
+    let folders = objects.iter().filter_map(|name| name.strip_suffix("/metadata"));
+    let is_checkpoint = |folder: &&str| ["offsets", "commits", "_weir"].iter().any(|log| has(&format!("{folder}/{log}/")));
+    folders.filter(is_checkpoint).map(str::to_owned).collect()
+}
+
 async fn weir_files(root: &Folder, found: &mut Inspection) -> Result<()> {
     let weir = root.child("_weir");
     let owners = weir.child("owner");
@@ -122,4 +143,26 @@ fn gaps(found: &mut Inspection, location: &str) {
 
 fn noted<T>(parsed: Result<T, Error>, damage: &mut Vec<String>) -> Option<T> {
     parsed.map_err(|error| damage.push(error.message().to_owned())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_told_from_what_lies_in_it() {
+        let names = [
+            "default/j/t/a/_weir/epochs/1",
+            "default/j/t/a/metadata",
+            "default/j/t/a/offsets/0",
+            "default/j/t/a/state/0/0/_metadata/metadata",
+            "default/j/t/b.c/commits/0",
+            "default/j/t/b.c/metadata",
+            "default/notes/metadata",
+            "other",
+        ];
+        let found = checkpoints_among(&names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(found, ["default/j/t/a", "default/j/t/b.c"]);
+        assert!(checkpoints_among(&BTreeSet::new()).is_empty());
+    }
 }

@@ -11,6 +11,7 @@
 mod local;
 mod walk;
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -198,8 +199,35 @@ impl Folder {
 
     fn failed(&self, action: &str, name: &str, error: object_store::Error) -> Error {
         let object = if name.is_empty() { self.url.to_string() } else { format!("{}/{name}", self.url) };
-        Error::retryable("STORAGE_FAILURE", format!("could not {action} {object}")).with_source(error)
+        failure("STORAGE_FAILURE", format!("could not {action} {object}"), error)
     }
+}
+
+/// A failure of a store that may go away by itself, with the remedy where the store's words hide it.
+pub fn failure(condition: &'static str, message: String, error: impl StdError + Send + Sync + 'static) -> Error {
+    Error::retryable(condition, format!("{message}{}", remedy(&error))).with_source(error)
+}
+
+/// A client that has no credentials asks the metadata service that cloud machines have, and its address is all that is told of that.
+fn remedy(error: &(dyn StdError + 'static)) -> &'static str {
+    const WITHOUT: [(&str, &str); 3] = [
+        (
+            "169.254.169.254/latest",
+            "; no credentials for S3 were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for a store that is not Amazon's also \
+             AWS_ENDPOINT, and AWS_SKIP_SIGNATURE=true for a public bucket (in a cluster by podTemplate, or by a service account with a role)",
+        ),
+        ("169.254.169.254/metadata", "; no credentials for Azure were found: set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+        ("computeMetadata", "; no credentials for Google Cloud were found: set GOOGLE_SERVICE_ACCOUNT to the file of the account's key"),
+    ];
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if let Some((_, remedy)) = WITHOUT.iter().find(|(sign, _)| text.contains(sign)) {
+            return remedy;
+        }
+        cause = error.source();
+    }
+    ""
 }
 
 #[cfg(test)]
@@ -214,6 +242,16 @@ mod tests {
         }
         assert_eq!(canonical_url("s3a://lake/x/").unwrap().as_str(), "s3://lake/x");
         assert!(canonical_url(" ").is_err());
+    }
+
+    #[test]
+    fn a_store_without_credentials_names_the_remedy() {
+        let of = |text: &str| object_store::Error::Generic { store: "S3", source: text.to_owned().into() };
+        let imds = of("Error performing PUT http://169.254.169.254/latest/api/token in 1s, after 3 retries");
+        let error = failure("STORAGE_FAILURE", "could not list s3://lake/x".to_owned(), imds);
+        assert!(error.message().contains("AWS_ACCESS_KEY_ID"), "{error}");
+        let error = failure("STORAGE_FAILURE", "could not list s3://lake/x".to_owned(), of("403 Forbidden"));
+        assert_eq!(error.message(), "could not list s3://lake/x");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use weir_connect::{PreparedSource, Scan, Sink, Source};
 use weir_core::checkpoint::{Claimant, Owner, QueryLog, Recovery, claim};
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
+use weir_crds::finding::did_you_mean;
 use weir_sql::{CompiledQuery, StaticInput, StreamInput};
 
 use super::batch::SourceScan;
@@ -209,7 +210,11 @@ fn check_partition_columns(partition_by: &[String], schema: &SchemaRef) -> Resul
     if let Some(column) = partition_by.iter().find(|column| !known(column)) {
         return Err(Error::config(
             "_LEGACY_ERROR_TEMP_1196",
-            format!("partitionBy names the column '{column}', which the query does not have; its columns are {}", names.join(", ")),
+            format!(
+                "partitionBy names the column '{column}', which the query does not have{}; its columns are {}",
+                did_you_mean(column, names.iter().copied()),
+                names.join(", ")
+            ),
         ));
     }
     if !partition_by.is_empty() && partition_by.len() >= names.len() {

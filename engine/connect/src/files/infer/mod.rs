@@ -12,6 +12,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema};
 use object_store::ObjectStore;
 use weir_core::{Error, Result};
+use weir_decode::spark_type::spark_field_type_name;
 
 use super::listing::FoundFile;
 use super::read::bytes::ByteStream;
@@ -83,9 +84,9 @@ async fn parquet(files: &[FoundFile], merge: bool, store: &Arc<dyn ObjectStore>)
                         format!(
                             "Failed merging schemas: the column `{}` is {} in {} and {} in files before it; declare the schema",
                             field.name(),
-                            field.data_type(),
+                            spark_field_type_name(&field),
                             file.uri,
-                            known.data_type()
+                            spark_field_type_name(known)
                         ),
                     ));
                 }

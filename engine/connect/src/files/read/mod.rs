@@ -24,7 +24,9 @@ use async_trait::async_trait;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use weir_core::columns::HIDDEN_KEY;
+use weir_core::storage::failure;
 use weir_core::{Error, Result};
+use weir_decode::spark_type::spark_field_type_name;
 use weir_decode::{Column, Formats};
 
 pub use options::FormatOptions;
@@ -213,7 +215,7 @@ fn partition_column(field: &Field, value: Option<&str>, rows: usize, formats: &F
             "INVALID_PARTITION_VALUE",
             format!(
                 "Failed to cast value `{value}` to `{}` for partition column `{}` of {}; correct the folder or the column's type in the schema",
-                field.data_type(),
+                spark_field_type_name(field),
                 field.name(),
                 task.uri
             ),
@@ -336,7 +338,7 @@ pub fn read_failed(uri: &str, error: object_store::Error) -> Error {
                 "File does not exist: {uri}. It was planned into a batch and is gone; restore it, or set the option ignoreMissingFiles to true"
             ),
         ),
-        error => Error::retryable("STORAGE_FAILURE", format!("could not read {uri}")).with_source(error),
+        error => failure("STORAGE_FAILURE", format!("could not read {uri}"), error),
     }
 }
 

@@ -24,6 +24,7 @@ use parquet::basic::{LogicalType, TimeUnit as ParquetUnit, Type as PhysicalType}
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use weir_core::{Error, Result};
+use weir_decode::spark_type::spark_type_name;
 
 use super::{FileReader, FileScan, FileTask, corrupt_file, internal, read_failed};
 use crate::files::widen::{int96_as_instants, widen};
@@ -159,8 +160,8 @@ impl FileReader for ParquetReader {
                                 "Encountered error while reading file {}. Data type mismatches when reading Parquet column `{}`. Expected type {}, actual type {}; correct the schema of the source",
                                 self.uri,
                                 field.name(),
-                                field.data_type(),
-                                array.data_type()
+                                spark_type_name(field.data_type()),
+                                spark_type_name(array.data_type())
                             ),
                         )
                     })

@@ -76,7 +76,7 @@ fn cannot_write(error: &DecodeError) -> Error {
 impl Compressor {
     fn new(compression: Compression) -> Result<Self> {
         Ok(match compression {
-            Compression::Plain | Compression::Snappy => Self::Plain,
+            Compression::Plain | Compression::Snappy | Compression::Lz4Raw => Self::Plain,
             Compression::Gzip => Self::Gzip(Some(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default()))),
             Compression::Zstd => {
                 Self::Zstd(Some(zstd::stream::write::Encoder::new(Vec::new(), zstd::DEFAULT_COMPRESSION_LEVEL).map_err(failed)?))
@@ -198,6 +198,7 @@ impl ParquetEncoder {
             Compression::Plain => ParquetCompression::UNCOMPRESSED,
             Compression::Gzip => ParquetCompression::GZIP(GzipLevel::default()),
             Compression::Snappy => ParquetCompression::SNAPPY,
+            Compression::Lz4Raw => ParquetCompression::LZ4_RAW,
             Compression::Zstd => ParquetCompression::ZSTD(ZstdLevel::default()),
         };
         // Coerced types: lists and maps get the names that the format's specification has.

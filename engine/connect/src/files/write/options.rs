@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use arrow::datatypes::{DataType, SchemaRef};
 use weir_core::{Error, Result};
 use weir_decode::JsonWriteOptions;
+use weir_decode::spark_type::spark_field_type_name;
 
 use super::csv::CsvWriteOptions;
 use crate::files::read::csv::options::require_utf8;
@@ -25,6 +26,8 @@ pub enum Compression {
     Zstd,
     /// Snappy pages, parquet only.
     Snappy,
+    /// LZ4 pages, parquet only.
+    Lz4Raw,
 }
 
 /// A format with its options.
@@ -89,7 +92,7 @@ impl WriteOptions {
                     format!(
                         "The CSV datasource doesn't support the column `{}` of the type \"{}\"; write it with to_json({}) or choose another format",
                         field.name(),
-                        field.data_type(),
+                        spark_field_type_name(field),
                         field.name()
                     ),
                 )),
@@ -101,7 +104,7 @@ impl WriteOptions {
                     format!(
                         "The Text datasource doesn't support the column `{}` of the type \"{}\"; cast it to STRING",
                         field.name(),
-                        field.data_type()
+                        spark_field_type_name(field)
                     ),
                 )),
                 fields => Err(Error::config(
@@ -122,6 +125,7 @@ impl WriteOptions {
             (WriteFormat::Parquet, Compression::Plain) => ".parquet".to_owned(),
             (WriteFormat::Parquet, Compression::Snappy) => ".snappy.parquet".to_owned(),
             (WriteFormat::Parquet, Compression::Zstd) => ".zstd.parquet".to_owned(),
+            (WriteFormat::Parquet, Compression::Lz4Raw) => ".lz4raw.parquet".to_owned(),
             (WriteFormat::Parquet, Compression::Gzip) => ".gz.parquet".to_owned(),
             (format, compression) => {
                 let name = match format {
@@ -132,7 +136,7 @@ impl WriteOptions {
                 let codec = match compression {
                     Compression::Gzip => ".gz",
                     Compression::Zstd => ".zst",
-                    Compression::Plain | Compression::Snappy => "",
+                    Compression::Plain | Compression::Snappy | Compression::Lz4Raw => "",
                 };
                 format!(".{name}{codec}")
             }
@@ -155,7 +159,8 @@ fn compression(format: &WriteFormat, options: &Options, conf: &BTreeMap<String, 
         ("zstd", _) => Ok(Compression::Zstd),
         ("gzip", _) => Ok(Compression::Gzip),
         ("snappy", true) => Ok(Compression::Snappy),
-        (_, true) => Err(invalid("compression", asked, "must be one of none, uncompressed, snappy, gzip, zstd")),
+        ("lz4_raw", true) => Ok(Compression::Lz4Raw),
+        (_, true) => Err(invalid("compression", asked, "must be one of none, uncompressed, snappy, gzip, zstd, lz4_raw")),
         (_, false) => Err(invalid("compression", asked, "must be one of none, uncompressed, gzip, zstd")),
     }
 }

@@ -13,6 +13,7 @@ use arrow::array::{ArrayRef, StringBuilder};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use weir_core::{Error, Result};
+use weir_decode::spark_type::spark_field_type_name;
 use weir_decode::{Column, ParseMode};
 
 pub use options::CsvOptions;
@@ -63,8 +64,8 @@ impl CsvDecoder {
             }
             let at = names.iter().position(|name| name == field.name()).unwrap_or(usize::MAX);
             if field.data_type().is_nested() {
-                let text =
-                    format!("The CSV datasource doesn't support the column `{}` of the type \"{}\".", field.name(), field.data_type());
+                let kind = spark_field_type_name(field);
+                let text = format!("The CSV datasource doesn't support the column `{}` of the type \"{kind}\".", field.name());
                 return Err(Error::config("UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", text));
             }
             let column = Column::new(field.data_type()).map_err(|e| decode_failed(&e, uri))?;
