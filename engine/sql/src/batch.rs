@@ -1,19 +1,37 @@
 //! One query over tables that are all there: `weir sql`.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::physical_plan::collect;
+use datafusion::sql::sqlparser::ast::visit_relations;
 use weir_core::Result;
 
-use crate::analyzer::{Analyzer, Table};
+use crate::analyzer::{Analyzer, Table, names};
 use crate::compile::{QueryText, catalog, finished, named};
 use crate::conf::SqlConf;
 use crate::error::{from_datafusion, from_planning};
 use crate::exec::{BatchTime, base_state};
 use crate::parser::parse_query;
+
+/// The tables that a query names by their place, as in ``delta.`/data/x` ``: format and place, each once.
+/// The query finds such a table under both, with a dot between.
+pub fn tables_by_path(sql: &str, is_format: impl Fn(&str) -> bool) -> Result<Vec<(String, String)>> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let _ = visit_relations(&parse_query(sql)?, |name| {
+        if let [format, path] = names::parts(name).as_slice()
+            && is_format(format)
+            && !found.iter().any(|(f, p)| f == format && p == path)
+        {
+            found.push((format.clone(), path.clone()));
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    Ok(found)
+}
 
 /// Runs a query by the machine's clock.
 pub async fn run_batch_sql(

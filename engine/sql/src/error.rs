@@ -65,13 +65,26 @@ pub fn find_spark_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Opt
 
 /// A run-time failure of a plan as Weir's error.
 pub fn from_datafusion(error: DataFusionError) -> Error {
-    match find_spark_error(&error) {
-        Some(found) => Error::retryable(found.condition.clone(), found.message.clone()),
-        None => match error.find_root() {
-            DataFusionError::ResourcesExhausted(message) => Error::retryable("WEIR_OUT_OF_MEMORY", message.clone()),
-            _ => Error::retryable("WEIR_EXECUTION_FAILED", error.strip_backtrace()),
-        },
+    if let Some(found) = find_spark_error(&error) {
+        return Error::retryable(found.condition.clone(), found.message.clone());
     }
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(message) => Error::retryable("WEIR_OUT_OF_MEMORY", message.clone()),
+        DataFusionError::External(cause) => match cause.downcast_ref::<Error>() {
+            // A connector that reads a table has said what is wrong; as the data may change, a restart may be tried.
+            Some(said) => {
+                let shown = said.to_string();
+                let prefix = format!("[{}] ", said.condition());
+                Error::retryable(said.condition().to_owned(), shown.strip_prefix(&prefix).unwrap_or(&shown))
+            }
+            None => unknown(&error),
+        },
+        _ => unknown(&error),
+    }
+}
+
+fn unknown(error: &DataFusionError) -> Error {
+    Error::retryable("WEIR_EXECUTION_FAILED", error.strip_backtrace())
 }
 
 /// A failure of planning as Weir's error.
@@ -93,4 +106,18 @@ pub fn at_span(error: Error, span: Span) -> Error {
 /// A result whose error is in this piece of the syntax tree, or nearer.
 pub fn placed<T>(result: Result<T, Error>, piece: &impl Spanned) -> Result<T, Error> {
     result.map_err(|error| at_span(error, piece.span()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_connector_says_of_a_table_keeps_its_condition() {
+        let said = Error::config("PATH_NOT_FOUND", "there is no /x").with_source(std::io::Error::other("gone"));
+        let error = from_datafusion(DataFusionError::External(Box::new(said)).context("scan"));
+        assert_eq!(error.to_string(), "[PATH_NOT_FOUND] there is no /x: gone");
+        assert_eq!(error.class(), weir_core::ErrorClass::Retryable);
+        assert_eq!(from_datafusion(DataFusionError::Internal("x".to_owned())).condition(), "WEIR_EXECUTION_FAILED");
+    }
 }

@@ -193,6 +193,149 @@ async fn an_assertion_fails_only_for_rows_that_reach_it() {
     run(&SqlConf::default(), sql).await.unwrap();
 }
 
+/// What Spark 4.2 gives: it looks from left to right, AND, OR and IN stop where the rest does not matter, and only
+/// NULL and a decided AND or OR as they are written make it look no further.
+#[tokio::test]
+async fn what_may_fail_is_looked_at_where_spark_looks() {
+    const X: &str = "raise_error('x')";
+    let conf = SqlConf::default();
+    for sql in [
+        "X <=> NULL",
+        "NULL <=> X",
+        "equal_null(X, NULL)",
+        "X = X",
+        "1 IN (2, X)",
+        "1 IN (X, 1)",
+        "X IN (1, NULL)",
+        "X IN (1)",
+        "X NOT IN (2, 3)",
+        "X IN (X)",
+        "assert_true(false) AND true",
+        "assert_true(false) OR false",
+        "true AND assert_true(false)",
+        "false OR assert_true(false)",
+        "NOT X",
+        "X IS NULL",
+        "X IS NOT NULL",
+        "X BETWEEN 1 AND 2",
+        "least(X, NULL)",
+        "greatest(NULL, X)",
+        "nullif(X, 1)",
+        "nullif(X, NULL)",
+        "if(v > 0, X, NULL)",
+        "CASE WHEN v > 0 THEN X END",
+    ] {
+        let sql = format!("SELECT {} AS r FROM t", sql.replace('X', X));
+        let failed = run(&conf, &sql).await.err().unwrap_or_else(|| panic!("{sql} succeeded"));
+        assert_eq!(failed.condition(), "USER_RAISED_EXCEPTION", "{sql}: {failed}");
+    }
+    for (sql, result) in [
+        ("X = NULL", "{}"),
+        ("NULL < X", "{}"),
+        ("NULL IN (X)", "{}"),
+        ("X IN (NULL, NULL)", "{}"),
+        ("CASE X WHEN NULL THEN 1 ELSE 2 END", r#"{"r":2}"#),
+        ("nullif(NULL, X)", "{}"),
+        ("1 IN (1, X)", r#"{"r":true}"#),
+        ("false AND assert_true(false)", r#"{"r":false}"#),
+        ("true OR assert_true(false)", r#"{"r":true}"#),
+        ("coalesce(1, X)", r#"{"r":1}"#),
+    ] {
+        let sql = format!("SELECT {} AS r FROM u WHERE v = 10", sql.replace('X', X));
+        assert_eq!(run(&conf, &sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")), [result], "{sql}");
+    }
+    // Row by row: beside a NULL the list is not looked at.
+    let rows = "VALUES (1), (CAST(NULL AS INT)) AS r(a)";
+    let found = run(&conf, &format!("SELECT a IN (1, {X}) AS r FROM {rows}")).await.unwrap();
+    assert_eq!(found, [r#"{"r":true}"#, "{}"]);
+    assert!(run(&conf, &format!("SELECT a IN (2, {X}) AS r FROM {rows}")).await.is_err());
+    let found = run(&conf, "SELECT a IN (b, 6 / b) AS r FROM VALUES (0.0, 0), (3.0, 2), (4.0, 2), (NULL, 0) AS r(a, b)").await.unwrap();
+    assert_eq!(found, [r#"{"r":true}"#, r#"{"r":true}"#, r#"{"r":false}"#, "{}"]);
+}
+
+#[tokio::test]
+async fn later_functions_are_sparks() {
+    let conf = SqlConf::default();
+    for (sql, result) in [
+        (
+            "hex(to_binary('6162')) AS a, hex(to_binary('YWI=', 'base64')) AS b, hex(to_binary('é', 'UTF-8')) AS c",
+            r#"{"a":"6162","b":"6162","c":"C3A9"}"#,
+        ),
+        ("to_binary('61', NULL) AS a, try_to_binary('zz') AS b, try_to_binary('a!', 'BASE64') AS c", "{}"),
+        ("is_valid_utf8(X'80') AS a, is_valid_utf8('é') AS b, is_valid_utf8(NULL) AS c", r#"{"a":false,"b":true}"#),
+        (
+            "make_valid_utf8(X'61C37A') AS a, make_valid_utf8(X'F09F98') AS b, try_validate_utf8(X'80') AS c",
+            "{\"a\":\"a\u{fffd}z\",\"b\":\"\u{fffd}\"}",
+        ),
+        ("quote('Don\\'t') AS a, quote(NULL) AS b, input_file_name() AS f", r#"{"a":"'Don\\'t'","f":""}"#),
+        (
+            "max_by(x, y) AS a, min_by(x, y) AS b, max_by(y, x) AS c FROM VALUES ('a', 10), ('b', 50), ('c', 20), ('d', NULL) AS t(x, y)",
+            r#"{"a":"b","b":"a"}"#,
+        ),
+        ("max_by(x, y) AS a FROM VALUES ('a', CAST(NULL AS INT)) AS t(x, y)", "{}"),
+        (
+            "first(v) AS a, last(v) AS b, any_value(v) AS c, first_value(v + 1) AS d FROM u WHERE k = 'c'",
+            r#"{"a":30,"b":30,"c":30,"d":31}"#,
+        ),
+        ("bit_and(x) AS a, bit_or(x) AS b, bit_xor(x) AS c FROM VALUES (3), (5), (NULL) AS t(x)", r#"{"a":1,"b":7,"c":6}"#),
+    ] {
+        let sql = format!("SELECT {sql}");
+        assert_eq!(run(&conf, &sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")), [result], "{sql}");
+    }
+    for (sql, condition) in [
+        ("to_binary('zz')", "CONVERSION_INVALID_INPUT"),
+        ("to_binary('61', 'nope')", "DATATYPE_MISMATCH.INVALID_ARG_VALUE"),
+        ("to_binary('61', k) FROM t", "DATATYPE_MISMATCH.NON_FOLDABLE_INPUT"),
+        ("validate_utf8(X'80')", "INVALID_UTF8_STRING"),
+        ("bit_or(k) FROM t", "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE"),
+    ] {
+        assert_eq!(run(&conf, &format!("SELECT {sql}")).await.unwrap_err().condition(), condition, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn the_file_of_a_row_is_what_its_source_says() {
+    let fields = arrow::datatypes::Fields::from(vec![Field::new("file_path", DataType::Utf8, true)]);
+    let paths: ArrayRef = Arc::new(StringArray::from(vec!["file:/in/a%20b.json"]));
+    let files: ArrayRef = Arc::new(arrow::array::StructArray::new(fields.clone(), vec![paths], None));
+    let hidden = [(weir_core::columns::HIDDEN_KEY.to_owned(), "true".to_owned())].into();
+    let hidden = Field::new("_metadata", DataType::Struct(fields), true).with_metadata(hidden);
+    let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int32, true), hidden]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int32Array::from(vec![1])), files]).unwrap();
+    let table: Arc<dyn TableProvider> = Arc::new(MemTable::try_new(schema, vec![vec![batch]]).unwrap());
+    let conf = SqlConf::default();
+    let ask = async |sql: &str| {
+        let tables = vec![("a".to_owned(), Arc::clone(&table)), ("b".to_owned(), Arc::clone(&table))];
+        let (_, rows) = run_batch_sql(&conf, tables, sql).await?;
+        Ok::<Vec<String>, weir_core::Error>(rows.iter().flat_map(|batch| rows_to_json(batch, &conf).unwrap()).collect())
+    };
+    let found = ask("SELECT v, input_file_name() FROM a WHERE input_file_name() LIKE '%.json'").await.unwrap();
+    assert_eq!(found, [r#"{"v":1,"input_file_name()":"file:///in/a%20b.json"}"#]);
+    for (sql, condition) in [
+        ("SELECT input_file_name() FROM (SELECT v FROM a)", "WEIR_INPUT_FILE_NOT_KNOWN"),
+        ("SELECT input_file_name() FROM a JOIN b ON a.v = b.v", "MULTI_SOURCES_UNSUPPORTED_FOR_EXPRESSION"),
+    ] {
+        assert_eq!(ask(sql).await.unwrap_err().condition(), condition, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_there_is_asked_for_as_the_command_takes_it() {
+    let conf = SqlConf::default();
+    let said = |error: weir_core::Error| error.message().to_owned();
+    assert!(said(run(&conf, "SELECT 1 FROM tt").await.unwrap_err()).contains("did you mean `t`"));
+    let other = said(run(&conf, "SELECT 1 FROM readings").await.unwrap_err());
+    assert!(other.contains("known are `t`, `u`") && other.contains("--table readings=delta:/data/x"), "{other}");
+    let none = run_batch_sql(&conf, vec![], "SELECT 1 FROM `a b`").await.err().map(said).unwrap();
+    assert!(none.contains("--table t=delta:/data/x") && !none.contains("sources"), "{none}");
+    let sql = "WITH x AS (SELECT * FROM delta.`/a b`) SELECT 1 FROM x JOIN json.`/c` ON true JOIN DELTA.`/a b` ON true JOIN s.t ON true";
+    let found = weir_sql::tables_by_path(sql, |word| ["delta", "json"].iter().any(|format| format.eq_ignore_ascii_case(word))).unwrap();
+    let found: Vec<(&str, &str)> = found.iter().map(|(format, path)| (format.as_str(), path.as_str())).collect();
+    assert_eq!(found, [("delta", "/a b"), ("json", "/c"), ("DELTA", "/a b")]);
+    let rows = run_batch_sql(&conf, vec![("delta./x".to_owned(), table(&[(Some("a"), 1)]))], "SELECT `/x`.k FROM Delta.`/x`").await;
+    assert_eq!(rows.unwrap().1[0].num_rows(), 1);
+}
+
 #[test]
 fn function_names_are_plain() {
     let names = weir_sql::function_names();

@@ -7,11 +7,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{AggregateUDF, Expr};
+use datafusion::logical_expr::{AggregateUDF, Expr, SortExpr};
 use datafusion::sql::sqlparser::ast::{DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use weir_core::Error;
 
@@ -20,6 +20,9 @@ use super::orderable::{check_order, contains_map};
 use super::{Analyzer, Finding, Result, Scope, Typed, coerce, names};
 use crate::parser::wrong;
 use crate::types::{list_of, quoted_type};
+
+/// The clause of an observation's metrics, whose rows pass and are not kept.
+pub const OBSERVATION: &str = "an observation";
 
 /// One collected aggregate call.
 #[derive(Clone, Debug)]
@@ -66,6 +69,11 @@ pub const NAMES: &[&str] = &[
     "median",
     "try_sum",
     "try_avg",
+    "max_by",
+    "min_by",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
 ];
 
 /// Whether a function is an aggregate.
@@ -181,6 +189,20 @@ impl Analyzer<'_> {
             "var_pop" => ("var_pop", vec![double(self, &args[0])?], DataType::Float64),
             "bool_and" | "every" => ("bool_and", vec![self.boolean(args[0].clone())?], DataType::Boolean),
             "bool_or" | "some" | "any" => ("bool_or", vec![self.boolean(args[0].clone())?], DataType::Boolean),
+            "max_by" | "min_by" => {
+                let order = args.get(1).ok_or_else(wrong_arity)?;
+                check_order(name, &shown, &order.ty)?;
+                if cx.clause == OBSERVATION {
+                    return Err(super::from::unsupported(&format!("{name} in an observation"), "observe max or min"));
+                }
+                ("first_value", vec![args[0].clone()], arg_ty)
+            }
+            "bit_and" | "bit_or" | "bit_xor" => {
+                if !coerce::is_integral(&arg_ty) {
+                    return Err(crate::functions::args::wrong_type(name, &args[0], "an integer"));
+                }
+                (name, vec![args[0].clone()], arg_ty)
+            }
             "median" => ("median", vec![double(self, &args[0])?], DataType::Float64),
             "corr" | "covar_pop" | "covar_samp" => {
                 let second = args.get(1).ok_or_else(wrong_arity)?;
@@ -199,20 +221,28 @@ impl Analyzer<'_> {
         // Spark leaves nulls out of collected arrays.
         let collecting = matches!(name, "collect_list" | "array_agg" | "collect_set");
         let not_null = collecting.then(|| Expr::IsNotNull(Box::new(df_args[0].expr.clone())));
+        let (not_null, order_by) = match (name, args.get(1)) {
+            // The first value by the other argument, among the rows that have it.
+            ("max_by" | "min_by", Some(by)) => {
+                let sort = SortExpr::new(self.comparable(by.clone()).expr, name == "min_by", false);
+                (Some(Expr::IsNotNull(Box::new(by.expr.clone()))), vec![sort])
+            }
+            _ => (not_null, vec![]),
+        };
         let filter = match (filter.map(|f| f.expr), not_null) {
             (Some(a), Some(b)) => Some(a.and(b)),
             (a, b) => a.or(b),
         };
-        let df_types: Vec<DataType> = df_args.iter().map(|a| a.ty.clone()).collect();
+        let df_fields: Vec<FieldRef> = df_args.iter().map(|a| Arc::new(Field::new(&a.name, a.ty.clone(), true))).collect();
         let expr = Expr::AggregateFunction(AggregateFunction::new_udf(
             function.clone(),
             df_args.into_iter().map(|a| a.expr).collect(),
             distinct || name == "collect_set",
             filter.map(Box::new),
-            vec![],
+            order_by,
             None,
         ));
-        let df_ty = function.return_type(&df_types).map_err(crate::error::from_planning)?;
+        let df_ty = function.return_field(&df_fields).map_err(crate::error::from_planning)?.data_type().clone();
         let mut calls = calls.borrow_mut();
         let column = match calls.iter().find(|c| c.expr == expr) {
             Some(known) => known.name.clone(),

@@ -57,10 +57,11 @@ impl Analyzer<'_> {
             )
         })?;
         super::orderable::check_order(shown, &name, &ty)?;
-        if ty == DataType::Null {
+        if ty == DataType::Null && !l.fallible && !r.fallible {
             let value = ScalarValue::Boolean((op == Operator::IsNotDistinctFrom).then_some(true));
             return Ok(Typed::literal(value, name));
         }
+        let ty = comparable_type(ty);
         let (l, r) = (self.cast(l, &ty)?, self.cast(r, &ty)?);
         let fallible = l.fallible || r.fallible;
         let (l, r) = if needs_no_normalising(&l) || needs_no_normalising(&r) { (l, r) } else { (self.comparable(l), self.comparable(r)) };
@@ -87,6 +88,11 @@ impl Analyzer<'_> {
         crate::functions::build(self, name, args)
             .unwrap_or_else(|| Err(Error::config("UNRESOLVED_ROUTINE", format!("there is no operator `{name}`"))))
     }
+}
+
+/// What only fails has the type of NULL, which nothing can be compared in; any other serves.
+pub(super) fn comparable_type(ty: DataType) -> DataType {
+    if ty == DataType::Null { DataType::Boolean } else { ty }
 }
 
 /// A literal that is neither zero nor NaN compares right with any float.

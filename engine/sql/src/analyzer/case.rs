@@ -3,6 +3,9 @@
 //! Spark decides row by row; a part that may fail is never evaluated on a row
 //! that does not need it.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, NullArray};
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, Operator, binary_expr};
@@ -61,6 +64,14 @@ impl Analyzer<'_> {
         if ty == DataType::Boolean && fallible {
             return Ok(self.held_case(conditions, results));
         }
+        if ty == DataType::Null && fallible {
+            // What only fails is chosen as a value of some type.
+            let results = results.into_iter().map(|r| self.cast(r, &DataType::Int8)).collect::<Result<Vec<_>>>()?;
+            let chosen = self.branches(conditions, results)?;
+            return Ok(
+                self.call("only_null", "", DataType::Null, &[chosen], |rows: Rows| Ok(Arc::new(NullArray::new(rows.len)) as ArrayRef))
+            );
+        }
         let mut results = results.into_iter();
         let when_then_expr = conditions.into_iter().zip(results.by_ref()).map(|(c, r)| (Box::new(c.expr), Box::new(r.expr))).collect();
         let else_expr = results.next().map(|r| Box::new(r.expr));
@@ -89,6 +100,23 @@ impl Analyzer<'_> {
         self.call("tinyint_to_boolean", "", DataType::Boolean, &[case], |rows: Rows| {
             Ok(arrow::compute::cast(&rows.args[0], &DataType::Boolean)?)
         })
+    }
+
+    /// `value IN (list)` where the list may fail: from left to right until one is equal, and not at all beside a NULL.
+    pub(super) fn one_by_one(&self, value: Typed, list: Vec<Typed>) -> Result<Typed> {
+        let is_null = |of: &Typed| Typed::new(Expr::IsNull(Box::new(of.expr.clone())), DataType::Boolean, "").failing_like([of]);
+        let answer = |known: Option<bool>| Typed::literal(ScalarValue::Boolean(known), "");
+        let (mut conditions, mut results) = (vec![is_null(&value)], vec![answer(None)]);
+        for item in &list {
+            conditions.push(self.compare(value.clone(), Operator::Eq, item.clone(), "=")?);
+            results.push(answer(Some(true)));
+        }
+        for item in &list {
+            conditions.push(is_null(item));
+            results.push(answer(None));
+        }
+        results.push(answer(Some(false)));
+        Ok(self.held_case(conditions, results))
     }
 
     /// `a AND b`, which does not evaluate a failing `b` where `a` is false.

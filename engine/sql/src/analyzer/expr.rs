@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{AccessExpr, BinaryOperator, CastKind, Expr
 use weir_core::Error;
 
 use super::aggregate::AggregateCall;
+use super::binary::comparable_type;
 use super::case::negation;
 use super::coerce;
 use super::literal;
@@ -432,16 +433,27 @@ impl Analyzer<'_> {
         let name = format!("({} IN ({}))", value.name, shown.join(", "));
         super::orderable::check_order("in", &name, &ty)?;
         let fallible = value.fallible || list.iter().any(|t| t.fallible);
-        let value = self.comparable(self.cast(value, &ty)?);
-        let list = list.into_iter().map(|t| Ok(self.comparable(self.cast(t, &ty)?).expr)).collect::<Result<Vec<_>>>()?;
-        let expr = if ty == DataType::Null {
-            Expr::Literal(ScalarValue::Boolean(None), None)
+        // A literal is cast while the query is planned, so what may fail there is not a row.
+        let waits = |t: &Typed| t.value().is_none() && (t.fallible || may_fail(&t.ty, &ty, self.cast_mode()));
+        let is_null = |t: &Typed| t.value().is_some_and(ScalarValue::is_null);
+        let found = if ty == DataType::Null && !fallible || list.iter().all(is_null) {
+            Typed::literal(ScalarValue::Boolean(None), "")
+        } else if list.iter().any(waits) {
+            let ty = comparable_type(ty);
+            let value = self.cast(value, &ty)?;
+            let list = list.into_iter().map(|t| self.cast(t, &ty)).collect::<Result<Vec<_>>>()?;
+            self.one_by_one(value, list)?
         } else {
-            Expr::InList(InList { expr: Box::new(value.expr), list, negated: false })
+            let ty = comparable_type(ty);
+            let value = self.comparable(self.cast(value, &ty)?);
+            let list = list.into_iter().map(|t| Ok(self.comparable(self.cast(t, &ty)?).expr)).collect::<Result<Vec<_>>>()?;
+            let expr = Expr::InList(InList { expr: Box::new(value.expr), list, negated: false });
+            let mut found = Typed::new(expr, DataType::Boolean, "");
+            found.fallible = fallible;
+            found
         };
-        let mut typed = Typed::new(expr, DataType::Boolean, name);
-        typed.fallible = fallible;
-        Ok(if negated { negation(typed) } else { typed })
+        let found = found.named(name);
+        Ok(if negated { negation(found) } else { found })
     }
 
     /// All values cast to their common type.

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{Ident, Join, JoinConstraint, JoinOperator,
 use weir_core::Error;
 use weir_core::columns::HIDDEN_KEY;
 
+use super::aggregate::OBSERVATION;
 use super::expr::Cx;
 use super::scope::Visibility;
 use super::{Analyzer, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
@@ -18,6 +19,12 @@ use crate::error::{from_planning, placed};
 use crate::exec::{AggregateSpec, ObserveNode, Observer};
 use crate::types::canonical;
 use crate::udf::Rows;
+
+/// How `weir sql` is told of a table.
+fn by_argument(name: &str) -> String {
+    let name = if name.chars().all(|c| c.is_alphanumeric() || c == '_') { name } else { "t" };
+    format!("say where it is with --table {name}=FORMAT:PATH, for example --table {name}=delta:/data/x, or read it as delta.`/data/x`")
+}
 
 impl Analyzer<'_> {
     /// The relation of a FROM clause; one row without columns if there is none.
@@ -191,12 +198,15 @@ impl Analyzer<'_> {
             .map(|n| (strsim::damerau_levenshtein(&name.to_lowercase(), &n.to_lowercase()), n))
             .collect();
         known.sort_unstable();
-        let hint = match known.first() {
-            Some((_, nearest)) => format!(
-                "; did you mean `{nearest}`? Known are {}",
-                known.iter().map(|(_, n)| format!("`{n}`")).collect::<Vec<_>>().join(", ")
-            ),
-            None => "; the query has no sources, tables or views: add one under that name".to_owned(),
+        let all = known.iter().map(|(_, n)| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+        let in_job = self.catalog.tables.iter().any(|t| t.stream.is_some());
+        let hint = match (known.first(), in_job) {
+            (Some((distance, nearest)), _) if *distance <= name.chars().count().div_ceil(2) => {
+                format!("; did you mean `{nearest}`? Known are {all}")
+            }
+            (_, true) => format!("; known are {all}: use one of them, or declare it under the query's sources, tables or views"),
+            (None, false) => format!("; {}", by_argument(name)),
+            (Some(_), false) => format!("; known are {all}: use one of them, or {}", by_argument(name)),
         };
         Error::config("TABLE_OR_VIEW_NOT_FOUND", format!("the table or view `{name}` cannot be found{hint}"))
     }
@@ -252,7 +262,7 @@ impl Analyzer<'_> {
                 continue;
             }
             let calls = std::cell::RefCell::new(Vec::new());
-            let cx = Cx { scope: &relation.scope, enclosing: None, aggregates: Some(&calls), clause: "an observation" };
+            let cx = Cx { scope: &relation.scope, enclosing: None, aggregates: Some(&calls), clause: OBSERVATION };
             let mut outputs = Vec::new();
             for (metric, sql) in &observation.metrics {
                 let value = self

@@ -17,7 +17,7 @@ mod generate;
 mod group;
 mod lambda;
 mod literal;
-mod names;
+pub(crate) mod names;
 mod orderable;
 mod query;
 mod scope;

@@ -1,18 +1,24 @@
 //! Function calls and the forms that have syntax of their own.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
     CeilFloorKind, DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, TrimWhereField,
     ValueWithSpan,
 };
 use weir_core::Error;
+use weir_core::columns::HIDDEN_KEY;
 
 use super::case::negation;
 use super::expr::Cx;
 use super::lambda::as_lambda;
-use super::{Analyzer, Finding, Result, Typed, generate};
+use super::scope::Visibility;
+use super::{Analyzer, Finding, Result, ScopeCol, Table, Typed, generate};
 use crate::functions;
 use crate::parser::wrong;
+use crate::udf::{Rows, downcast};
 
 /// Functions whose first argument may be a unit written as a bare word.
 const UNIT_FIRST: &[&str] = &["timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff", "timediff"];
@@ -69,7 +75,41 @@ impl Analyzer<'_> {
             return self.build_function("named_struct", vec![Typed::string("start"), time.clone(), Typed::string("end"), time]);
         }
         let args = self.plain_args(function, cx)?;
+        if name == "input_file_name" && args.is_empty() {
+            return self.input_file_name(cx);
+        }
         self.build_function(&name, args)
+    }
+
+    /// The file that a row came from: what its source has in `_metadata`. Rows that come from no file have an empty text, as in Spark.
+    fn input_file_name(&self, cx: &Cx) -> Result<Typed> {
+        let of_files = |col: &&ScopeCol| col.visibility == Visibility::Metadata && col.name == "_metadata";
+        let has_files = |table: &Table| table.provider.schema().fields().iter().any(|field| field.metadata().contains_key(HIDDEN_KEY));
+        match cx.scope.cols.iter().filter(of_files).collect::<Vec<_>>().as_slice() {
+            [file] => {
+                let path = self.field(file.typed(), "file_path")?;
+                // Spark writes a local path with an empty host here and without one in `_metadata`.
+                let with_host = |path: &str| match path.strip_prefix("file:/") {
+                    Some(rest) if !rest.starts_with('/') => format!("file:///{rest}"),
+                    _ => path.to_owned(),
+                };
+                let call = self.call("input_file_name", "", DataType::Utf8, &[path], move |rows: Rows| {
+                    let paths: &StringArray = downcast(&rows.args[0])?;
+                    Ok(Arc::new(paths.iter().map(|path| path.map(with_host)).collect::<StringArray>()) as ArrayRef)
+                });
+                Ok(call.named("input_file_name()"))
+            }
+            [] if !self.catalog.tables.iter().any(has_files) => Ok(Typed::string("").named("input_file_name()")),
+            [] => Err(Error::config(
+                "WEIR_INPUT_FILE_NOT_KNOWN",
+                "input_file_name() is known only where the files are read; select input_file_name() or _metadata.file_path AS file in the \
+                 query whose FROM names the source",
+            )),
+            _ => Err(Error::config(
+                "MULTI_SOURCES_UNSUPPORTED_FOR_EXPRESSION",
+                "input_file_name() does not support more than one source; write _metadata.file_path with the table's name before it",
+            )),
+        }
     }
 
     /// A function by name with analysed arguments.

@@ -1,12 +1,14 @@
-//! Bytes and strings: character sets, base64, hex.
+//! Bytes and strings: character sets, base64, hex, and whether bytes are a text at all.
+//!
+//! A string of Weir is always UTF-8; what may not be is binary, which Spark lets stand for a string.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
+use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use datafusion::common::Result as DfResult;
+use datafusion::common::{Result as DfResult, ScalarValue};
 use weir_core::Error;
 
 use super::args;
@@ -40,6 +42,8 @@ pub fn build(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
             let ansi = a.conf.ansi;
             Ok(a.call(name, "", DataType::Binary, &list, move |rows: Rows| unbase64(&rows.args[0], ansi)).may_fail())
         }
+        "to_binary" | "try_to_binary" => to_binary(a, name, list),
+        "is_valid_utf8" | "make_valid_utf8" | "validate_utf8" | "try_validate_utf8" => utf8(a, name, list),
         "hex" => {
             args::count(name, &list, 1, 1)?;
             let ty = match &list[0].ty {
@@ -60,6 +64,87 @@ pub fn build(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
             }))
         }
     }
+}
+
+/// The forms that `to_binary` reads.
+#[derive(Clone, Copy, Debug)]
+enum BinaryForm {
+    Hex,
+    Utf8,
+    Base64,
+}
+
+fn to_binary(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
+    args::count(name, &list, 1, 2)?;
+    let form = match list.get(1) {
+        None => BinaryForm::Hex,
+        Some(form) if form.value().is_none() => {
+            let shown = &form.name;
+            let text = format!("the format of {name} must be a constant, but is \"{shown}\"; write 'hex', 'utf-8' or 'base64'");
+            return Err(Error::config("DATATYPE_MISMATCH.NON_FOLDABLE_INPUT", text));
+        }
+        Some(form) if form.value().is_some_and(ScalarValue::is_null) => return a.cast(Typed::null(), &DataType::Binary),
+        Some(form) => match form.text().unwrap_or_default().to_ascii_lowercase().as_str() {
+            "hex" => BinaryForm::Hex,
+            "utf-8" | "utf8" => BinaryForm::Utf8,
+            "base64" => BinaryForm::Base64,
+            _ => {
+                let text = format!("{name} has no format {}; write 'hex', 'utf-8' or 'base64'", form.name);
+                return Err(Error::config("DATATYPE_MISMATCH.INVALID_ARG_VALUE", text));
+            }
+        },
+    };
+    list.truncate(1);
+    let list = args::to_types(a, list, &[DataType::Utf8])?;
+    let fails = name == "to_binary";
+    let call = a.call(name, format!("{form:?}"), DataType::Binary, &list, move |rows: Rows| {
+        let strings: &StringArray = downcast(&rows.args[0])?;
+        let bytes = strings.iter().map(|s| {
+            let Some(s) = s else { return Ok(None) };
+            let read = match form {
+                BinaryForm::Hex => unhex(s),
+                BinaryForm::Utf8 => Some(s.as_bytes().to_vec()),
+                BinaryForm::Base64 => decode_base64(s),
+            };
+            if read.is_none() && fails {
+                let text = format!("the value '{s}' cannot be read as {form:?}; use try_to_binary to get NULL");
+                return Err(spark_error("CONVERSION_INVALID_INPUT", text));
+            }
+            Ok(read)
+        });
+        let bytes = bytes.collect::<DfResult<Vec<Option<Vec<u8>>>>>()?;
+        Ok(Arc::new(bytes.iter().map(Option::as_deref).collect::<BinaryArray>()) as ArrayRef)
+    });
+    Ok(if fails { call.may_fail() } else { call })
+}
+
+fn utf8(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
+    args::count(name, &list, 1, 1)?;
+    let list = match list[0].ty {
+        DataType::Binary => list,
+        _ => args::to_types(a, args::to_types(a, list, &[DataType::Utf8])?, &[DataType::Binary])?,
+    };
+    let result = if name == "is_valid_utf8" { DataType::Boolean } else { DataType::Utf8 };
+    let kind = name.to_owned();
+    let call = a.call(name, "", result, &list, move |rows: Rows| {
+        let bytes: &BinaryArray = downcast(&rows.args[0])?;
+        if kind == "is_valid_utf8" {
+            let valid = bytes.iter().map(|b| b.map(|b| std::str::from_utf8(b).is_ok()));
+            return Ok(Arc::new(valid.collect::<BooleanArray>()) as ArrayRef);
+        }
+        let texts = bytes.iter().map(|b| match b.map(std::str::from_utf8) {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(text.to_owned())),
+            Some(Err(_)) if kind == "make_valid_utf8" => Ok(b.map(|b| String::from_utf8_lossy(b).into_owned())),
+            Some(Err(_)) if kind == "try_validate_utf8" => Ok(None),
+            Some(Err(error)) => {
+                let text = format!("invalid UTF-8 at byte {}; use make_valid_utf8 or try_validate_utf8", error.valid_up_to());
+                Err(spark_error("INVALID_UTF8_STRING", text))
+            }
+        });
+        Ok(Arc::new(texts.collect::<DfResult<StringArray>>()?) as ArrayRef)
+    });
+    Ok(if name == "validate_utf8" { call.may_fail() } else { call })
 }
 
 fn unknown_charset(charset: &str) -> datafusion::common::DataFusionError {

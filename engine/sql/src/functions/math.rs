@@ -184,7 +184,7 @@ fn unary(name: &str) -> Option<fn(f64) -> f64> {
     Some(match name {
         "sqrt" => f64::sqrt,
         "cbrt" => f64::cbrt,
-        "exp" => f64::exp,
+        "exp" => super::strict::exp,
         "expm1" => f64::exp_m1,
         "sin" => f64::sin,
         "cos" => f64::cos,

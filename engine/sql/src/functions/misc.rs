@@ -135,11 +135,11 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
             args::count(name, &list, 2, usize::MAX)?;
             let list = a.to_common(name, list)?;
             let ty = list[0].ty.clone();
-            if ty == DataType::Null {
-                return Ok(Typed::null());
-            }
             let greatest = name == "greatest";
-            Ok(a.call(name, "", ty, &list, move |rows: Rows| super::sets::extreme(rows.args, greatest)))
+            Ok(a.call(name, "", ty.clone(), &list, move |rows: Rows| match ty {
+                DataType::Null => Ok(Arc::clone(&rows.args[0])),
+                _ => super::sets::extreme(rows.args, greatest),
+            }))
         }
         "assert_true" | "raise_error" => assertion(a, name, list),
         "current_timestamp" | "now" => Ok(a.now().named(format!("\u{0}{name}()"))),

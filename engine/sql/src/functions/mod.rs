@@ -20,6 +20,7 @@ pub mod regexp;
 mod round;
 mod sequence;
 mod sets;
+mod strict;
 mod string;
 mod structs;
 pub mod temporal;

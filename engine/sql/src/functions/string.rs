@@ -83,6 +83,13 @@ pub const NAMES: &[&str] = &[
     "format_number",
     "luhn_check",
     "reverse",
+    "quote",
+    "to_binary",
+    "try_to_binary",
+    "is_valid_utf8",
+    "make_valid_utf8",
+    "validate_utf8",
+    "try_validate_utf8",
 ];
 
 /// Builds a call.
@@ -343,7 +350,9 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
                 Ok(Arc::new(s.iter().map(|s| s.map(luhn)).collect::<BooleanArray>()) as ArrayRef)
             }))
         }
-        "base64" | "unbase64" | "hex" | "unhex" => super::charset::build(a, name, list),
+        "quote" => strings(a, name, list, 1, |s| Some(format!("'{}'", s[0].replace('\'', "\\'")))),
+        "base64" | "unbase64" | "hex" | "unhex" | "to_binary" | "try_to_binary" | "is_valid_utf8" | "make_valid_utf8" | "validate_utf8"
+        | "try_validate_utf8" => super::charset::build(a, name, list),
         _ => super::format::build(a, name, list),
     }
 }
