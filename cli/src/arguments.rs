@@ -249,12 +249,14 @@ pub enum SqlOutput {
 
 /// Arguments of `weir sql`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  weir sql \"SELECT count(*) FROM readings\" --table readings=delta:/data/readings")]
+#[command(
+    after_help = "Examples:\n  weir sql \"SELECT count(*) FROM readings\" --table readings=delta:/data/readings\n  weir sql \"SELECT count(*) FROM delta.`/data/readings`\"\n  weir sql \"SELECT CAST(value AS STRING) FROM t\" --table \"t=kafka:my-topic?kafka.bootstrap.servers=localhost:9092\""
+)]
 pub struct SqlArguments {
-    /// The query.
+    /// The query; a table may also be named by its place, as in delta.`/data/readings`.
     pub query: String,
-    /// A table: NAME=FORMAT:PATH, with options as NAME=FORMAT:PATH?key=value&key=value.
-    #[arg(long = "table", value_name = "NAME=FORMAT:PATH", value_parser = key_value)]
+    /// A table: NAME=FORMAT:PATH, with options as NAME=FORMAT:PATH?key=value&key=value; for kafka the path is the topic.
+    #[arg(long = "table", value_name = "NAME=FORMAT:PATH", value_parser = table)]
     pub tables: Vec<(String, String)>,
     /// A Spark setting.
     #[arg(long = "conf", value_name = "K=V", value_parser = key_value)]
@@ -269,6 +271,15 @@ fn key_value(text: &str) -> Result<(String, String), String> {
         .filter(|(key, _)| !key.is_empty())
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .ok_or_else(|| format!("'{text}' is not KEY=VALUE"))
+}
+
+/// A table's name and where it is; the format and its options are read where it is opened.
+fn table(text: &str) -> Result<(String, String), String> {
+    let name = text.split(['=', ':']).next().filter(|name| !name.is_empty()).unwrap_or("t");
+    key_value(text)
+        .ok()
+        .filter(|(_, place)| place.contains(':'))
+        .ok_or_else(|| format!("'{text}' is not NAME=FORMAT:PATH; write for example {name}=delta:/data/x"))
 }
 
 /// An address and a port. Kubernetes gives the address of a pod without brackets, whatever its family.
@@ -291,6 +302,14 @@ mod tests {
         for command in found {
             let output = command.get_arguments().find(|argument| argument.get_long() == Some("output"));
             assert_eq!(output.and_then(clap::Arg::get_short), Some('o'), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_name_and_a_place() {
+        assert_eq!(table("t=delta:/x?a=b").as_ref().map(|(name, place)| (name.as_str(), place.as_str())), Ok(("t", "delta:/x?a=b")));
+        for text in ["t", "t=/data/x", "=delta:/x", ""] {
+            assert_eq!(table(text), Err(format!("'{text}' is not NAME=FORMAT:PATH; write for example t=delta:/data/x")));
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Reads arguments and environment once and hands them on as values.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -135,15 +136,15 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // Also where nobody reads it, the exit code is told.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
             ExitCode::from(10)
         }
     }
 }
 
 fn print(text: &str) -> anyhow::Result<()> {
-    use std::io::Write;
-    std::io::stdout().write_all(text.as_bytes()).context("writing to stdout")
+    weir_crds::departing::print(text).context("writing to stdout")
 }
 
 fn scope(namespaces: &[String]) -> Scope {

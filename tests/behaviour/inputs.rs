@@ -276,7 +276,7 @@ fn inputs_options_that_are_accepted_are_read() {
         }
     }
     let mut unread = Vec::new();
-    for (format, role) in FORMATS.iter().flat_map(|format| [(format, Role::Source), (format, Role::Sink)]) {
+    for (format, role) in FORMATS.iter().flat_map(|format| [(format, Role::Source), (format, Role::Table), (format, Role::Sink)]) {
         let obeyed = format.rows(role).filter(|row| row.effect == Effect::Obeyed);
         // One allowed value is no choice: giving it changes nothing.
         let chosen = obeyed.filter(|row| !matches!(row.kind, Kind::Choice([_])));
@@ -296,7 +296,10 @@ fn command_sql_prints_three_forms() {
     assert_eq!(sql(query, "json").1, "{\"b\":\"x, \\\"y\\\"\",\"a\":1,\"c\":2}\n{\"b\":\"z\"}\n");
     assert_eq!(sql(query, "csv").1, "b,a,c\n\"x, \"\"y\"\"\",1,2\nz,,\n");
     let table_text = sql(query, "table").1;
-    assert!(table_text.contains("| b ") && table_text.contains("| x, \"y\" | 1 | 2 |"), "{table_text}");
+    assert!(table_text.contains("| b ") && table_text.contains("| x, \"y\" | 1    | 2    |"), "{table_text}");
+    assert!(table_text.contains("| z      | NULL | NULL |"), "{table_text}");
+    let by_place = command(&place, &["sql", "SELECT count(*) AS n FROM json.`t.json`", "--output", "json"]);
+    assert_eq!(by_place.1, "{\"n\":2}\n", "{}", by_place.2);
     assert_eq!(sql("SELECT b FROM t WHERE a > 7", "csv").1, "b\n", "a header also without rows");
     assert_eq!(sql("SELECT b FROM t WHERE a > 7", "json").1, "");
     let (code, _, stderr) = sql("SELECT nope FROM t", "json");
@@ -304,7 +307,7 @@ fn command_sql_prints_three_forms() {
     assert!(stderr.contains("[UNRESOLVED_COLUMN.WITH_SUGGESTION]"), "{stderr}");
     let (code, _, stderr) = sql("SELECT 1 / 0 AS x", "json");
     assert_eq!(code, Some(20));
-    assert!(stderr.contains("[DIVIDE_BY_ZERO]"), "{stderr}");
+    assert_eq!(stderr.matches("[DIVIDE_BY_ZERO]").count(), 1, "{stderr}");
     let (code, stdout, _) = command(&place, &["sql", "SELECT 1 / 0 AS x", "--conf", "spark.sql.ansi.enabled=false", "--output", "json"]);
     assert_eq!((code, stdout.as_str()), (Some(0), "{}\n"));
     assert_eq!(command(&place, &["sql"]).0, Some(2), "usage");
@@ -352,6 +355,11 @@ fn command_checkpoint_shows_what_it_holds() {
     for word in ["planned", "committed", "epoch", "owner", "logOffset"] {
         assert!(text.contains(word), "'{word}' is not in {text}");
     }
+    let (code, text, stderr) = command(&place, &["checkpoint", "show", "."]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(serde_yaml_ng::from_str::<Value>(&text).unwrap()["queries"], json!(["checkpoint-query"]), "{text}");
+    let (code, _, stderr) = command(&place, &["checkpoint", "verify", "."]);
+    assert!(code == Some(20) && stderr.contains("below it: checkpoint-query"), "{stderr}");
     let (code, _, stderr) = command(&place, &["checkpoint", "show", "nowhere"]);
     assert_eq!(code, Some(20));
     assert!(stderr.contains("there is no checkpoint at"), "{stderr}");

@@ -1,11 +1,12 @@
 //! `weir checkpoint`: what a checkpoint holds and whether it is whole.
 //!
-//! `copy` writes to its target alone. `show` prints everything as YAML; `verify` prints the damage and
-//! exits with 21 when there is some.
+//! `copy` writes to its target alone. `show` prints everything as YAML, and of a checkpointRoot the
+//! queries below it; `verify` prints the damage and exits with 21 when there is some.
 
+use serde::Serialize;
 use weir_core::Error;
 use weir_core::checkpoint::copy::{CopyAs, copy};
-use weir_core::checkpoint::inspect::{Inspection, inspect};
+use weir_core::checkpoint::inspect::{Inspection, below, inspect};
 use weir_core::storage::{Durability, Storage};
 
 use crate::arguments::{CheckpointAction, CheckpointArguments};
@@ -17,9 +18,11 @@ use crate::output;
 pub fn run(arguments: &CheckpointArguments) -> Ended {
     match &arguments.action {
         CheckpointAction::Show { location } => {
-            let found = read(location)?;
-            let text = serde_yaml_ng::to_string(&found)
-                .map_err(|e| Error::retryable("NOT_PRINTED", "could not print the checkpoint").with_source(e))?;
+            let text = match read(location)? {
+                Found::Checkpoint(found) => serde_yaml_ng::to_string(&found),
+                Found::Root(found) => serde_yaml_ng::to_string(&found),
+            };
+            let text = text.map_err(|e| Error::retryable("NOT_PRINTED", "could not print the checkpoint").with_source(e))?;
             output::print(&text)?;
             Ok(Code::DONE)
         }
@@ -32,7 +35,10 @@ pub fn run(arguments: &CheckpointArguments) -> Ended {
             Ok(Code::DONE)
         }
         CheckpointAction::Verify { location } => {
-            let found = read(location)?;
+            let found = match read(location)? {
+                Found::Checkpoint(found) => found,
+                Found::Root(root) => return Err(root.is_no_checkpoint()),
+            };
             if found.damage.is_empty() {
                 output::print(&format!(
                     "{} is whole: query {}, {} planned and {} committed batches kept\n",
@@ -51,13 +57,42 @@ pub fn run(arguments: &CheckpointArguments) -> Ended {
     }
 }
 
-fn read(location: &str) -> Result<Inspection, Error> {
+/// What a location is.
+enum Found {
+    Checkpoint(Box<Inspection>),
+    Root(Root),
+}
+
+/// A folder with checkpoints below it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Root {
+    location: String,
+    /// Where the checkpoints are from there: namespace, job, task and query, as `checkpointRoot` lays them out.
+    queries: Vec<String>,
+}
+
+impl Root {
+    fn is_no_checkpoint(&self) -> Error {
+        let (location, queries) = (&self.location, self.queries.join(", "));
+        Error::config(
+            "CHECKPOINT_NOT_FOUND",
+            format!("there is no checkpoint at {location}, but there are some below it: {queries}; add one of these to the location"),
+        )
+    }
+}
+
+fn read(location: &str) -> Result<Found, Error> {
     runtime()?.block_on(async {
         let root = Storage::new(Durability::PageCache).open(location)?;
         let found = inspect(&root).await?;
         if found.query_id.is_none() && found.planned.is_empty() && found.epoch.is_none() && found.damage.len() == 1 {
+            let queries = below(&root).await?;
+            if !queries.is_empty() {
+                return Ok(Found::Root(Root { location: root.url().to_string(), queries }));
+            }
             return Err(Error::config("CHECKPOINT_NOT_FOUND", format!("there is no checkpoint at {}; give the checkpointLocation of one query that has run, as the manifest has it and from the same folder", root.url())));
         }
-        Ok(found)
+        Ok(Found::Checkpoint(Box::new(found)))
     })
 }

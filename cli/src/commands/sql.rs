@@ -1,17 +1,20 @@
 //! `weir sql`: a query over tables that the connectors can read.
 //!
-//! Tables are named on the command line and opened by the same code that opens
-//! a job's static tables. Errors of the query exit with 20 and show Spark's
-//! condition name in brackets.
+//! Tables are named on the command line, or by their place in the query, and
+//! opened by the same code that opens a job's static tables. Errors of the
+//! query exit with 20 and show Spark's condition name in brackets.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use arrow::util::display::FormatOptions;
+use arrow::util::pretty::pretty_format_batches_with_options;
 use weir_core::storage::{Durability, Storage};
-use weir_core::{Error, Result};
+use weir_core::{Error, ErrorClass, Result};
 use weir_crds::conf::SessionConf;
+use weir_crds::options::{Format, Role};
 use weir_sql::SqlConf;
 
 use crate::arguments::{SqlArguments, SqlOutput};
@@ -34,20 +37,23 @@ pub fn run(arguments: &SqlArguments) -> Ended {
 /// A failed query is the user's query: exit 20, whatever step failed in it.
 fn as_config(error: Error) -> Error {
     match error.class() {
-        weir_core::ErrorClass::Retryable => Error::config(error.condition().to_owned(), error.message().to_owned()).with_source(error),
+        ErrorClass::Retryable => error.in_class(ErrorClass::Config),
         _ => error,
     }
 }
 
 async fn query(arguments: &SqlArguments, conf: &SqlConf) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let storage = Storage::new(Durability::PageCache);
-    let mut tables = Vec::with_capacity(arguments.tables.len());
-    for (name, location) in &arguments.tables {
-        let table = TableArgument::parse(name, location)?;
+    let by_path = weir_sql::tables_by_path(&arguments.query, |word| Format::find(word, Role::Table).is_ok())?;
+    let by_path = by_path.iter().map(|(format, path)| (format!("{format}.{path}"), TableArgument::at(format, path, BTreeMap::new())));
+    let by_name = arguments.tables.iter().map(|(name, location)| (name.clone(), TableArgument::parse(name, location)));
+    let mut tables = Vec::new();
+    for (name, table) in by_name.chain(by_path) {
+        let table = table?;
         let provider = weir_connect::tables::open_table(&table.format, &table.options, table.schema, &storage)
             .await
             .map_err(|e| e.context(format!("table {name}")))?;
-        tables.push((name.clone(), provider));
+        tables.push((name, provider));
     }
     weir_sql::run_batch_sql(conf, tables, &arguments.query).await
 }
@@ -68,11 +74,19 @@ impl TableArgument {
             )
         })?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut options: BTreeMap<String, String> =
-            query.split('&').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let options = query.split('&').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Self::at(format, path, options.collect())
+    }
+
+    fn at(format: &str, path: &str, mut options: BTreeMap<String, String>) -> Result<Self> {
+        let format = format.to_ascii_lowercase();
         let schema = options.remove("schema").map(|ddl| weir_sql::parse_ddl_schema(&ddl)).transpose()?.map(std::sync::Arc::new);
-        options.insert("path".into(), path.to_owned());
-        Ok(Self { format: format.to_ascii_lowercase(), options, schema })
+        // The place of records in Kafka is their topic, which may also be given by an option.
+        let place = if format == Format::Kafka.as_str() { "subscribe" } else { "path" };
+        if !path.is_empty() || place == "path" {
+            options.insert(place.to_owned(), path.to_owned());
+        }
+        Ok(Self { format, options, schema })
     }
 }
 
@@ -82,7 +96,9 @@ fn print(form: SqlOutput, schema: &SchemaRef, batches: &[RecordBatch], conf: &Sq
         SqlOutput::Table => {
             let empty = [RecordBatch::new_empty(schema.clone())];
             let shown = if batches.is_empty() { &empty[..] } else { batches };
-            output::print(&format!("{}\n", arrow::util::pretty::pretty_format_batches(shown).map_err(failed)?))?;
+            // As Spark's show: nothing is one thing and an empty text another.
+            let format = FormatOptions::default().with_null("NULL");
+            output::print(&format!("{}\n", pretty_format_batches_with_options(shown, &format).map_err(failed)?))?;
         }
         SqlOutput::Json => {
             let mut out = BufWriter::new(output::stdout());
@@ -103,4 +119,25 @@ fn print(form: SqlOutput, schema: &SchemaRef, batches: &[RecordBatch], conf: &Sq
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_place_of_a_table_is_a_path_or_a_topic() {
+        let options = |location: &str| TableArgument::parse("t", location).unwrap().options.into_iter().collect::<Vec<_>>();
+        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<Vec<_>>();
+        assert_eq!(options("CSV:/x?header=true"), pairs(&[("header", "true"), ("path", "/x")]));
+        assert_eq!(options("kafka:a,b?kafka.bootstrap.servers=k:1"), pairs(&[("kafka.bootstrap.servers", "k:1"), ("subscribe", "a,b")]));
+        assert_eq!(options("kafka:?assign={}"), pairs(&[("assign", "{}")]));
+    }
+
+    #[test]
+    fn a_failure_of_the_data_is_the_querys_and_is_told_once() {
+        let error = as_config(Error::retryable("USER_RAISED_EXCEPTION", "no").at(1, 2));
+        assert_eq!((error.class(), error.to_string().as_str()), (ErrorClass::Config, "[USER_RAISED_EXCEPTION] no (line 1, column 2)"));
+    }
 }

@@ -124,12 +124,17 @@ fn queries(jobs: &[Value]) -> String {
         for task in job["status"]["tasks"].as_array().into_iter().flatten() {
             let label = format!("{}/{}", plain(&job["metadata"]["name"]), plain(&task["name"]));
             for query in task["queries"].as_array().into_iter().flatten() {
-                let cells = QUERY_COLUMNS.iter().map(|(_, at)| query.pointer(at).map(plain).unwrap_or_default());
+                let cells = QUERY_COLUMNS.iter().map(|(name, at)| known(name, query.pointer(at).map(plain).unwrap_or_default()));
                 rows.push(std::iter::once(label.clone()).chain(cells).collect());
             }
         }
     }
     table(rows)
+}
+
+/// A figure that is not known yet is said to be so; a message that is not there is none.
+fn known(column: &str, text: String) -> String {
+    if text.is_empty() && column != "MESSAGE" { "-".to_owned() } else { text }
 }
 
 fn cell(job: &Value, cell: Cell) -> String {
@@ -321,6 +326,13 @@ mod tests {
         assert!(error.to_string().contains("no job is known in /no/such/.weir") && error.to_string().contains("--state-dir"), "{error}");
         arguments.job = Some("j".to_owned());
         assert!(run(&arguments).unwrap_err().to_string().contains("there is no job j in /no/such/.weir"));
+    }
+
+    #[test]
+    fn a_query_without_a_batch_has_no_figures_yet() {
+        let job = json!({"metadata": {"name": "j"}, "status": {"tasks": [{"name": "t", "queries": [{"name": "q"}, {"name": "r", "batchId": 3}]}]}});
+        let lines: Vec<String> = queries(&[job]).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(lines[1..], ["j/t q - - - -", "j/t r 3 - - -"]);
     }
 
     #[test]

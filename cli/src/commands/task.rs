@@ -220,7 +220,7 @@ fn budget(definitions: &[QueryDefinition], lanes: usize) -> MemoryBudget {
     MemoryBudget::new(TaskShape {
         queries: definitions.len(),
         with_tables: definitions.iter().filter(|definition| !definition.tables.is_empty()).count(),
-        kafka_sources: definitions.iter().flat_map(|d| &d.sources).filter(|source| source.format == "kafka").count(),
+        kafka_sources: definitions.iter().flat_map(|d| d.sources.iter().chain(&d.tables)).filter(|source| source.format == "kafka").count(),
         lanes,
     })
 }

@@ -56,6 +56,18 @@ struct QueryLine {
     bar: ProgressBar,
     read: u64,
     backlog: Option<u64>,
+    /// The newest progress record, for when only the backlog changes.
+    progress: Option<Value>,
+}
+
+impl QueryLine {
+    /// Says what is known now.
+    fn say(&self) {
+        if let Some(progress) = &self.progress {
+            self.bar.set_message(progress_line(progress, self.backlog));
+            self.bar.tick();
+        }
+    }
 }
 
 /// Whether a query ends when all that is there has been read; then its line is
@@ -132,9 +144,9 @@ impl Display {
                 let query = progress["name"].as_str().unwrap_or_default();
                 self.change(&format!("{}/{task}/{query}", name.job), |line| {
                     line.read += progress["numInputRows"].as_u64().unwrap_or(0);
-                    line.bar.set_message(progress_line(progress, line.backlog));
                     line.bar.set_position(line.read);
-                    line.bar.tick();
+                    line.progress = Some(progress.clone());
+                    line.say();
                 });
             }
             Style::Plain | Style::Live | Style::Silent => {}
@@ -147,10 +159,14 @@ impl Display {
             return;
         }
         self.change(&format!("{}/{task}/{query}", name.job), |line| {
+            let is_news = line.backlog != backlog;
             line.backlog = backlog;
             if let (Extent::Bounded, Some(left)) = (extent, backlog) {
                 set_template(&line.bar, "{bar:24} {prefix}  {msg}");
                 line.bar.set_length(line.read + left);
+            }
+            if is_news {
+                line.say();
             }
         });
     }
@@ -161,7 +177,7 @@ impl Display {
             let bar = self.lines.add(ProgressBar::new_spinner());
             set_template(&bar, "{spinner} {prefix}  {msg}");
             bar.set_prefix(label.to_owned());
-            QueryLine { bar, read: 0, backlog: None }
+            QueryLine { bar, read: 0, backlog: None, progress: None }
         };
         change(bars.entry(label.to_owned()).or_insert_with(made));
     }
@@ -310,6 +326,20 @@ mod tests {
         assert!(display.is_told(&failure) && !display.is_told("stopped on request"));
         (0..TOLD).for_each(|number| display.has_told(&format!("failure {number}")));
         assert!(!display.is_told(&failure), "what was said long ago may be said again");
+    }
+
+    #[test]
+    fn a_backlog_that_goes_is_seen_without_another_batch() {
+        let name = JobName { namespace: "default".to_owned(), job: "j".to_owned() };
+        let display = Display::new(ProgressStyle::Bar);
+        let message = || display.bars.lock()["j/t/q"].bar.message();
+        display.backlog(&name, "t", "q", Some(9), Extent::Endless);
+        display.query_event(&name, "t", &json!({"event": "progress", "progress": {"name": "q", "batchId": 1}}));
+        assert!(message().contains("backlog 9"), "{}", message());
+        display.backlog(&name, "t", "q", Some(0), Extent::Endless);
+        assert!(message().contains("backlog 0"), "{}", message());
+        display.backlog(&name, "t", "q", None, Extent::Endless);
+        assert!(!message().contains("backlog"), "{}", message());
     }
 
     #[test]
