@@ -272,6 +272,15 @@ async fn later_functions_are_sparks() {
             "max_by(x, y) AS a, min_by(x, y) AS b, max_by(y, x) AS c FROM VALUES ('a', 10), ('b', 50), ('c', 20), ('d', NULL) AS t(x, y)",
             r#"{"a":"b","b":"a"}"#,
         ),
+        (
+            "last(x) AS a, last(x, true) AS b, first(x) IGNORE NULLS AS c, any_value(x, false) IS NULL AS d FROM VALUES (NULL), (2), (3), (NULL) AS t(x)",
+            r#"{"b":3,"c":2,"d":true}"#,
+        ),
+        (
+            "approx_count_distinct(x) AS a, count(x, y) AS b, count(DISTINCT x, y) AS c, count(DISTINCT x) AS d \
+             FROM VALUES (1, 'a'), (1, 'a'), (1, 'b'), (2, NULL), (NULL, 'a') AS t(x, y)",
+            r#"{"a":2,"b":3,"c":2,"d":2}"#,
+        ),
         ("max_by(x, y) AS a FROM VALUES ('a', CAST(NULL AS INT)) AS t(x, y)", "{}"),
         (
             "first(v) AS a, last(v) AS b, any_value(v) AS c, first_value(v + 1) AS d FROM u WHERE k = 'c'",
@@ -288,6 +297,9 @@ async fn later_functions_are_sparks() {
         ("to_binary('61', k) FROM t", "DATATYPE_MISMATCH.NON_FOLDABLE_INPUT"),
         ("validate_utf8(X'80')", "INVALID_UTF8_STRING"),
         ("bit_or(k) FROM t", "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE"),
+        ("sum(v, v) FROM t", "WRONG_NUM_ARGS.WITHOUT_SUGGESTION"),
+        ("max_by(v) FROM t", "WRONG_NUM_ARGS.WITHOUT_SUGGESTION"),
+        ("first(v, v > 1) FROM t", "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE"),
     ] {
         assert_eq!(run(&conf, &format!("SELECT {sql}")).await.unwrap_err().condition(), condition, "{sql}");
     }

@@ -12,7 +12,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr, SortExpr};
-use datafusion::sql::sqlparser::ast::{DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, NullTreatment,
+};
 use weir_core::Error;
 
 use super::expr::Cx;
@@ -76,6 +78,20 @@ pub const NAMES: &[&str] = &[
     "bit_xor",
 ];
 
+/// Those that give one of the values, and may be told to leave nulls out.
+const ONE_OF_ALL: &[&str] = &["first", "first_value", "any_value", "last", "last_value"];
+
+/// `first(x, true)` or `first(x) IGNORE NULLS`.
+fn ignores_nulls(name: &str, told: Option<&Typed>, treatment: Option<&NullTreatment>) -> Result<bool> {
+    match told {
+        None => Ok(treatment == Some(&NullTreatment::IgnoreNulls)),
+        Some(told) => match told.value() {
+            Some(ScalarValue::Boolean(Some(ignores))) => Ok(*ignores),
+            _ => Err(crate::functions::args::wrong_type(name, told, "true or false, written out")),
+        },
+    }
+}
+
 /// Whether a function is an aggregate.
 pub fn is_aggregate(name: &str) -> bool {
     NAMES.contains(&name)
@@ -121,15 +137,15 @@ impl Analyzer<'_> {
             Some(filter) => Some(self.boolean(self.expr(filter, &inner)?)?),
             None => None,
         };
-        let wrong_arity = || {
-            Error::config(
-                "WRONG_NUM_ARGS.WITHOUT_SUGGESTION",
-                format!("{name} cannot take {} arguments; give it as many as Spark does", args.len()),
-            )
+        let (least, most) = match name {
+            "count" => (1, usize::MAX),
+            "corr" | "covar_pop" | "covar_samp" | "max_by" | "min_by" => (2, 2),
+            "approx_count_distinct" => (1, 2),
+            _ if ONE_OF_ALL.contains(&name) => (1, 2),
+            _ => (1, 1),
         };
-        if args.is_empty() {
-            return Err(wrong_arity());
-        }
+        crate::functions::args::count(name, &args, least, most)?;
+        let ignores_nulls = ONE_OF_ALL.contains(&name) && ignores_nulls(name, args.get(1), function.null_treatment.as_ref())?;
         let arg_ty = args[0].ty.clone();
         let number = |this: &Self, arg: &Typed| -> Result<Typed> {
             match &arg.ty {
@@ -145,7 +161,11 @@ impl Analyzer<'_> {
         let double = |this: &Self, arg: &Typed| this.cast(arg.clone(), &DataType::Float64);
         // DataFusion's function, its arguments, the type Spark gives the result.
         let (df, df_args, ty): (&str, Vec<Typed>, DataType) = match name {
-            "count" => ("count", args.clone(), DataType::Int64),
+            "count" if args.len() > 1 && distinct => {
+                let named = args.iter().enumerate().flat_map(|(at, arg)| [Typed::string(format!("col{at}")), arg.clone()]);
+                ("count", vec![self.build_function("named_struct", named.collect())?], DataType::Int64)
+            }
+            "count" => ("count", vec![args[0].clone()], DataType::Int64),
             "count_if" => {
                 let condition = self.boolean(args[0].clone())?;
                 let one = Typed::literal(ScalarValue::Int64(Some(1)), "1");
@@ -190,8 +210,7 @@ impl Analyzer<'_> {
             "bool_and" | "every" => ("bool_and", vec![self.boolean(args[0].clone())?], DataType::Boolean),
             "bool_or" | "some" | "any" => ("bool_or", vec![self.boolean(args[0].clone())?], DataType::Boolean),
             "max_by" | "min_by" => {
-                let order = args.get(1).ok_or_else(wrong_arity)?;
-                check_order(name, &shown, &order.ty)?;
+                check_order(name, &shown, &args[1].ty)?;
                 if cx.clause == OBSERVATION {
                     return Err(super::from::unsupported(&format!("{name} in an observation"), "observe max or min"));
                 }
@@ -204,11 +223,8 @@ impl Analyzer<'_> {
                 (name, vec![args[0].clone()], arg_ty)
             }
             "median" => ("median", vec![double(self, &args[0])?], DataType::Float64),
-            "corr" | "covar_pop" | "covar_samp" => {
-                let second = args.get(1).ok_or_else(wrong_arity)?;
-                (name, vec![double(self, &args[0])?, double(self, second)?], DataType::Float64)
-            }
-            _ => return Err(wrong_arity()),
+            "corr" | "covar_pop" | "covar_samp" => (name, vec![double(self, &args[0])?, double(self, &args[1])?], DataType::Float64),
+            other => return Err(super::special::unresolved_routine(other)),
         };
         let null = df_args[0].ty == DataType::Null;
         let df_args = if null && name != "count" {
@@ -220,14 +236,17 @@ impl Analyzer<'_> {
             udaf(df).ok_or_else(|| Error::config("UNRESOLVED_ROUTINE", format!("there is no aggregate function {df}; use another")))?;
         // Spark leaves nulls out of collected arrays.
         let collecting = matches!(name, "collect_list" | "array_agg" | "collect_set");
-        let not_null = collecting.then(|| Expr::IsNotNull(Box::new(df_args[0].expr.clone())));
-        let (not_null, order_by) = match (name, args.get(1)) {
-            // The first value by the other argument, among the rows that have it.
-            ("max_by" | "min_by", Some(by)) => {
-                let sort = SortExpr::new(self.comparable(by.clone()).expr, name == "min_by", false);
-                (Some(Expr::IsNotNull(Box::new(by.expr.clone()))), vec![sort])
-            }
-            _ => (not_null, vec![]),
+        let needed: &[Typed] = match name {
+            _ if collecting || ignores_nulls => &args[..1],
+            "count" if args.len() > 1 => &args,
+            "max_by" | "min_by" => &args[1..],
+            _ => &[],
+        };
+        let not_null = needed.iter().map(|arg| Expr::IsNotNull(Box::new(arg.expr.clone()))).reduce(Expr::and);
+        // The first value by the other argument, among the rows that have it.
+        let order_by = match name {
+            "max_by" | "min_by" => vec![SortExpr::new(self.comparable(args[1].clone()).expr, name == "min_by", false)],
+            _ => vec![],
         };
         let filter = match (filter.map(|f| f.expr), not_null) {
             (Some(a), Some(b)) => Some(a.and(b)),
@@ -259,6 +278,11 @@ impl Analyzer<'_> {
             value = Typed {
                 name: value.name.clone(),
                 ..self.call("empty_for_null", "", result, &[value.clone()], |rows| crate::functions::nested::empty_for_null(&rows.args[0]))
+            };
+        } else if df_ty == DataType::UInt64 {
+            value = Typed {
+                name: value.name.clone(),
+                ..self.call("bigint", "", ty.clone(), &[value.clone()], move |rows| Ok(arrow::compute::cast(&rows.args[0], &ty)?))
             };
         } else if df_ty != ty {
             value = self.cast(value, &ty)?;
