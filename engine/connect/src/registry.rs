@@ -206,7 +206,9 @@ mod tests {
         let listed = columns(&[("v", DataType::Utf8), ("country", DataType::new_list(DataType::Int32, true))]);
         let by = |format: &str, column: &str| {
             let options = map(&[("path", place)]);
-            check_sink(format, &options, &listed, &[column.to_owned()], &storage, &BTreeMap::new()).unwrap_err().to_string()
+            let partition_by = &[column.to_owned()];
+            let settings = SinkSettings { format, options: &options, schema: &listed, partition_by, storage, conf };
+            check_sink(settings).unwrap_err().to_string()
         };
         for format in ["parquet", "delta"] {
             assert!(by(format, "country").contains("array<int>"), "{}", by(format, "country"));
