@@ -13,13 +13,15 @@ KUBERNETES="$(version_in kubernetes k8s.io/kubernetes)"
 ETCD="$(version_in etcd go.etcd.io/etcd/server/v3)"
 NAME="kubernetes-$KUBERNETES-etcd-$ETCD-$({ cat "$MODULES"/{kubernetes,etcd}/go.{mod,sum}; echo "${PROGRAMS[@]}"; } | sha256sum | cut -c1-10)"
 
-# What a program of the right version says about itself. etcd and kubectl have their own ways.
+# What a program of the right version says about itself. etcd and kubectl have their own ways. It is read to its end before it is looked at:
+# a reader that stops at the line it wants ends a program that still writes, and with pipefail that is a failure.
 has_our_version() { # FILE NAME
+    local arguments=(--version) line="Kubernetes v$KUBERNETES" said
     case "$2" in
-        etcd) "$1" --version 2>/dev/null | grep -qxF "etcd Version: $ETCD" ;;
-        kubectl) "$1" version --client 2>/dev/null | grep -qxF "Client Version: v$KUBERNETES" ;;
-        *) "$1" --version 2>/dev/null | grep -qxF "Kubernetes v$KUBERNETES" ;;
+        etcd) line="etcd Version: $ETCD" ;;
+        kubectl) arguments=(version --client) line="Client Version: v$KUBERNETES" ;;
     esac
+    said="$("$1" "${arguments[@]}" 2>/dev/null)" && grep -qxF "$line" <<<"$said"
 }
 
 # Without these, the server says v0.0.0 and clients that check versions refuse it.

@@ -108,6 +108,9 @@ pub struct CheckArguments {
     /// Set a parameter of the manifests.
     #[arg(short = 'p', long = "parameter", value_name = "K=V", value_parser = key_value)]
     pub parameters: Vec<(String, String)>,
+    /// Judge the manifest alone: open no file and no store that it names. What depends on them is left to the task.
+    #[arg(long)]
+    pub sealed: bool,
 }
 
 /// Arguments of `weir task`.

@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use weir_core::error::Place;
+use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, ErrorClass, Result};
 use weir_crds::checkpoint::namespace_of;
 use weir_crds::conf::SessionConf;
 use weir_crds::finding::Finding;
 use weir_crds::manifest::{End, LoadedJob, Problem};
+use weir_crds::options::{Format, Role};
 use weir_crds::policy::JobTrigger;
 use weir_crds::resource::{OptionsFromSpec, QuerySpec};
 use weir_runtime::places::{self, Written};
@@ -37,11 +39,33 @@ pub enum References<'a> {
     MayBeElsewhere,
 }
 
+/// What of the world a check may look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Files of this machine and stores, as a task does.
+    Open,
+    /// Nothing but the manifest: its writer may not see what this process may.
+    Sealed,
+}
+
+impl Sight {
+    fn storage(self) -> Storage {
+        match self {
+            Sight::Open => Storage::new(Durability::PageCache),
+            Sight::Sealed => Storage::sealed(),
+        }
+    }
+}
+
+/// What an empty world would be told of.
+const OF_AN_EMPTY_WORLD: [&str; 3] = ["PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "DELTA_TABLE_NOT_FOUND"];
+
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Ended {
+    let sight = if arguments.sealed { Sight::Sealed } else { Sight::Open };
     let files = Files::open(&arguments.files).map_err(|e| Error::config("STDIN_NOT_READ", "standard input is not text").with_source(e))?;
     let (manifests, mut problems) = Manifests::read(&files, &arguments.parameters);
-    problems.extend(runtime()?.block_on(check_jobs(&manifests, References::MayBeElsewhere)));
+    problems.extend(runtime()?.block_on(check_jobs(&manifests, References::MayBeElsewhere, sight)));
     match arguments.output {
         CheckOutput::Json => {
             let text = serde_json::to_string_pretty(&problems).map_err(|e| Error::retryable("NOT_PRINTED", e.to_string()))?;
@@ -61,7 +85,7 @@ pub fn run(arguments: &CheckArguments) -> Ended {
 /// The manifests when they pass the check, their warnings printed on stderr; otherwise one error with all problems.
 pub async fn accepted(files: &Files, parameters: &[(String, String)], secrets_dir: Option<&Path>) -> Result<Manifests> {
     let (manifests, mut problems) = Manifests::read(files, parameters);
-    problems.extend(check_jobs(&manifests, References::AllHere(secrets_dir)).await);
+    problems.extend(check_jobs(&manifests, References::AllHere(secrets_dir), Sight::Open).await);
     let (errors, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::is_error);
     if !errors.is_empty() {
         let lines: Vec<String> = errors.iter().map(Problem::to_string).collect();
@@ -76,7 +100,7 @@ fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-async fn check_jobs(manifests: &Manifests, references: References<'_>) -> Vec<Problem> {
+async fn check_jobs(manifests: &Manifests, references: References<'_>, sight: Sight) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut written = Vec::new();
     let mut places = Vec::new();
@@ -89,7 +113,7 @@ async fn check_jobs(manifests: &Manifests, references: References<'_>) -> Vec<Pr
             continue;
         }
         let name = loaded.job.metadata.name.clone().unwrap_or_default();
-        let around = InFiles { manifests, loaded, references };
+        let around = InFiles { manifests, loaded, references, sight };
         for query in around.check_queries(&name, &mut problems).await {
             let of_job = if is_one_job { String::new() } else { format!(" of job {name}") };
             written.push(Written::by(format!("query {} of task {}{of_job}", query.definition.name, query.task), &query.definition));
@@ -131,6 +155,7 @@ struct InFiles<'a> {
     manifests: &'a Manifests,
     loaded: &'a LoadedJob,
     references: References<'a>,
+    sight: Sight,
 }
 
 impl InFiles<'_> {
@@ -154,6 +179,7 @@ impl InFiles<'_> {
     async fn check_queries(&self, job: &str, problems: &mut Vec<Problem>) -> Vec<Resolved> {
         let (loaded, spec) = (self.loaded, &self.loaded.job.spec);
         let lookup = |kind, name: &str| self.lookup(kind, name);
+        let storage = self.sight.storage();
         let mut resolved = Vec::new();
         for task in &spec.tasks {
             let namespace = namespace_of(&loaded.job);
@@ -170,9 +196,10 @@ impl InFiles<'_> {
             for (definition, query) in definitions.into_iter().zip(&task.queries) {
                 let path = format!("{path}.queries[{}]", query.name);
                 let extent = if self.knows(&query.sink.options_from) { Extent::Whole } else { Extent::WithoutSink };
-                if let Err(mut error) = open::check(&definition, extent).await {
+                if let Err(mut error) = open::check(&definition, extent, &storage).await {
                     let place = error.take_place();
-                    if let Some(certainty) = self.certainty(query, &place) {
+                    let is_unseen = self.sight == Sight::Sealed && OF_AN_EMPTY_WORLD.contains(&error.condition());
+                    if let Some(certainty) = self.certainty(query, &place).filter(|_| !is_unseen) {
                         problems.push(placed(loaded, &path, error, place, certainty));
                     }
                 }
@@ -196,6 +223,7 @@ impl InFiles<'_> {
             Some(from) if !from.is_empty() => Some(Certainty::OfSecrets),
             // What is not known yet may bring columns.
             _ if inputs().any(|(_, from)| !self.knows(from)) => Some(Certainty::MayChange),
+            _ if self.sight == Sight::Sealed && has_columns_of_files(query) => Some(Certainty::Unseen),
             _ => Some(Certainty::AsWritten),
         }
     }
@@ -210,6 +238,16 @@ enum Certainty {
     OfSecrets,
     /// As a warning: options that are not known yet may change it.
     MayChange,
+    /// As a warning: files that were not looked at may change it.
+    Unseen,
+}
+
+/// Whether an input of the query may have columns that only its files tell of, such as those of partition folders.
+fn has_columns_of_files(query: &QuerySpec) -> bool {
+    let mut formats = query.sources.iter().map(|source| &source.format).chain(query.tables.iter().map(|table| &table.format));
+    let brings = |format: &str| Format::find(format, Role::Source).is_ok_and(|format| format.is_files() || format == Format::Delta);
+    // A table that a catalog names has no format of its own.
+    formats.any(|format| format.as_deref().is_none_or(brings))
 }
 
 /// An error of the engine about what stands at `path` as a problem of the manifest.
@@ -223,13 +261,16 @@ fn located(loaded: &LoadedJob, path: &str, mut error: Error, certainty: Certaint
 /// the right exit.
 fn placed(loaded: &LoadedJob, path: &str, error: Error, place: Place, certainty: Certainty) -> Problem {
     let field = if place.field.is_empty() { path.to_owned() } else { format!("{path}.{}", place.field) };
-    let depends = error.class() != ErrorClass::Config || error.condition() == "PATH_NOT_FOUND" || certainty == Certainty::MayChange;
+    let depends = error.class() != ErrorClass::Config
+        || error.condition() == "PATH_NOT_FOUND"
+        || matches!(certainty, Certainty::MayChange | Certainty::Unseen);
     let text = match certainty {
         Certainty::AsWritten => error.to_string(),
         Certainty::OfSecrets => {
             format!("[{}] the options do not fit, those of optionsFrom among them, which are not shown", error.condition())
         }
         Certainty::MayChange => format!("{error} (unless options that optionsFrom will bring change it)"),
+        Certainty::Unseen => format!("{error} (unless the files, which are not looked at here, bring other columns)"),
     };
     let make = if depends { Finding::warning } else { Finding::error };
     let finding = make(if depends { "surroundings" } else { "sql" }, &field, text);
@@ -252,11 +293,15 @@ mod tests {
 
     /// What a check says of a manifest: severity, place and beginning of each problem.
     fn said(text: &str, references: References<'_>) -> Vec<String> {
+        said_in(text, references, Sight::Open)
+    }
+
+    fn said_in(text: &str, references: References<'_>, sight: Sight) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, text).unwrap();
         let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[]);
-        problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, references)));
+        problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, references, sight)));
         let line = |problem: &Problem| {
             let severity = if problem.is_error() { "error" } else { "warning" };
             let words: String = problem.finding.message.chars().take(110).collect();
@@ -302,6 +347,30 @@ mod tests {
         let cases = [("watermark", job(watermark)), ("places", job(places)), ("schedule", zone), ("session", session)];
         let found = cases.map(|(name, text)| format!("{name}\n{}", said(&text, References::MayBeElsewhere).join("\n")));
         insta::assert_snapshot!(found.join("\n\n"));
+    }
+
+    #[test]
+    fn a_sealed_check_tells_nothing_of_what_is_there_and_still_judges_the_manifest() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token.csv");
+        std::fs::write(&token, "header.payload.signature\n").unwrap();
+        let table = format!("{{name: k, format: csv, options: {{path: {}, header: \"true\", sep: \".\"}}}}", token.display());
+        let query = |sql: &str, tables: &str| {
+            job(&format!(
+                "    - name: q\n      sources: [{{name: s, format: rate}}]\n      tables: [{tables}]\n      sql: {sql}\n      sink: {{format: noop}}\n"
+            ))
+        };
+        let of = |text: &str, sight: Sight| said_in(text, References::MayBeElsewhere, sight).join("\n");
+        let leaking = query("SELECT k.x FROM s CROSS JOIN k", &table);
+        assert!(of(&leaking, Sight::Open).contains("UNRESOLVED_COLUMN"), "the columns are those of the file");
+        assert_eq!(of(&leaking, Sight::Sealed), "", "what only the file could tell is left to the task");
+        let declared = table.replace("options", "schema: a STRING, options");
+        let found = of(&query("SELECT k.x FROM s CROSS JOIN k", &declared), Sight::Sealed);
+        assert!(found.starts_with("warning") && found.contains("UNRESOLVED_COLUMN"), "{found}");
+        assert_eq!(of(&query("SELECT k.a FROM s CROSS JOIN k", &declared), Sight::Sealed), "");
+        assert!(of(&query("SELECT vaule FROM s", ""), Sight::Sealed).starts_with("error"));
+        let remote = table.replace(&token.display().to_string(), "https://127.0.0.1:9/x");
+        assert_eq!(of(&query("SELECT value FROM s CROSS JOIN k", &remote), Sight::Sealed), "", "nobody is asked");
     }
 
     #[test]
@@ -368,7 +437,7 @@ spec:
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, text).unwrap();
         let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[]);
-        problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, References::MayBeElsewhere)));
+        problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, References::MayBeElsewhere, Sight::Open)));
         let found = problems.iter().map(|problem| {
             let line = text.lines().nth(problem.line - 1).unwrap_or_default();
             (problem.finding.path.as_str(), problem.line, line.chars().skip(problem.column - 1).take(5).collect::<String>())

@@ -16,6 +16,8 @@ use super::Limits;
 const STDERR_BYTES: u64 = 16 * 1024;
 /// Room for what allocators and stacks reserve and do not touch.
 const ADDRESS_SPACE_PER_MEMORY: u64 = 4;
+/// What finds programs and libraries.
+const INHERITED: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "TMPDIR"];
 /// Threads work side by side; a second of waiting is worth no more of theirs than this.
 const PROCESSOR_TIME_PER_TIME: u64 = 4;
 
@@ -37,7 +39,8 @@ impl Drop for Group {
     }
 }
 
-/// Runs `PROGRAM check --output json -` on a document.
+/// Runs `PROGRAM check --sealed --output json -` on a document. Its writer may not see what the operator may, and the findings are shown to
+/// them, so the child opens nothing that the document names and has none of the operator's variables.
 pub(super) async fn run(program: &Path, document: &str, limits: &Limits) -> io::Result<Ended> {
     let mut child = start(program, limits)?;
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
@@ -52,7 +55,8 @@ pub(super) async fn run(program: &Path, document: &str, limits: &Limits) -> io::
 
 fn start(program: &Path, limits: &Limits) -> io::Result<Child> {
     let mut command = Command::new(program);
-    command.args(["check", "--output", "json", "-"]);
+    command.args(["check", "--sealed", "--output", "json", "-"]);
+    command.env_clear().envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
     let mut child = command.spawn()?;
     if let Err(error) = limit(&child, limits) {

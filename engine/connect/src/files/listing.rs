@@ -88,6 +88,9 @@ pub async fn list(location: &Location, options: &ListingOptions, storage: &Stora
 /// Whether a path without wildcards exists.
 pub async fn exists(location: &Location) -> Result<bool> {
     let folder = location.folder();
+    if folder.is_sealed() {
+        return Ok(true);
+    }
     if folder.is_local() {
         return Ok(std::path::Path::new(&format!("/{}", folder.prefix())).exists());
     }

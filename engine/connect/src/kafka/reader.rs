@@ -201,9 +201,27 @@ impl RangeReader {
             // All is there: the broker that answered was behind. The poll timeout bounds the tries.
             Ok((low, high)) if low <= self.position && self.end <= high => self.pool.assign(handle, &self.partition, self.position),
             Ok((low, high)) => self.lost(handle, low, high, words),
-            Err(error) if is_unknown(&error) => self.partition_gone(),
-            Err(error) => Err(errors::unreachable(&format!("read {}", self.range()), self.pool.servers(), &error.to_string())),
+            Err(error) if is_unknown(&error) => match self.is_gone(handle) {
+                Ok(true) => self.partition_gone(),
+                Ok(false) => self.pool.assign(handle, &self.partition, self.position),
+                Err(error) => Err(self.unreachable(&error)),
+            },
+            Err(error) => Err(self.unreachable(&error)),
         }
+    }
+
+    /// Whether a broker says that the partition does not exist. That the client knows of none may only mean that no broker has answered it
+    /// for a while, which is no loss of data.
+    fn is_gone(&self, handle: &Handle) -> Result<bool, KafkaError> {
+        let TopicPartition { topic, partition } = &self.partition;
+        let metadata = handle.drain.consumer().fetch_metadata(Some(topic), Duration::from_secs(5))?;
+        let Some(found) = metadata.topics().iter().find(|found| found.name() == &**topic) else { return Ok(true) };
+        let partitions: Vec<i32> = found.partitions().iter().map(rdkafka::metadata::MetadataPartition::id).collect();
+        Ok(says_gone(found.error().map(RDKafkaErrorCode::from), &partitions, *partition))
+    }
+
+    fn unreachable(&self, error: &KafkaError) -> Error {
+        errors::unreachable(&format!("read {}", self.range()), self.pool.servers(), &error.to_string())
     }
 
     fn look_into_silence(&mut self, handle: &mut Handle, last_trouble: &mut Option<String>) -> Result<()> {
@@ -212,7 +230,7 @@ impl RangeReader {
                 self.lost(handle, low, high, "the partition is shorter than planned")
             }
             Ok(_) => Ok(()),
-            Err(error) if is_unknown(&error) => self.partition_gone(),
+            Err(error) if is_unknown(&error) && self.is_gone(handle).is_ok_and(|is_gone| is_gone) => self.partition_gone(),
             Err(error) => {
                 *last_trouble = Some(error.to_string());
                 Ok(())
@@ -291,6 +309,14 @@ fn is_unknown(error: &KafkaError) -> bool {
     })
 }
 
+/// Whether a broker's answer about a topic says that a partition does not exist; an error of another kind says nothing.
+fn says_gone(error: Option<RDKafkaErrorCode>, partitions: &[i32], wanted: i32) -> bool {
+    match error {
+        Some(error) => matches!(error, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic),
+        None => !partitions.is_empty() && !partitions.contains(&wanted),
+    }
+}
+
 #[async_trait]
 impl PartitionReader for RangeReader {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
@@ -299,5 +325,18 @@ impl PartitionReader for RangeReader {
 
     fn counters(&self) -> ReadCounters {
         self.counters.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_that_lists_the_topic_without_it_or_denies_it_makes_a_partition_gone() {
+        use RDKafkaErrorCode as Code;
+        assert!(says_gone(Some(Code::UnknownTopicOrPartition), &[], 0) && says_gone(None, &[0, 1], 2));
+        assert!(!says_gone(None, &[0, 1], 1) && !says_gone(None, &[], 0));
+        assert!(!says_gone(Some(Code::LeaderNotAvailable), &[], 0) && !says_gone(Some(Code::BrokerTransportFailure), &[], 0));
     }
 }

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
+use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutOptions, PutPayload};
 use url::Url;
 
 pub use local::{Durability, DurableLocal};
@@ -30,6 +31,7 @@ pub struct Folder {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     url: Url,
+    is_sealed: bool,
 }
 
 /// What a create-if-absent came to.
@@ -45,12 +47,19 @@ pub enum Created {
 #[derive(Clone, Debug)]
 pub struct Storage {
     durability: Durability,
+    is_sealed: bool,
 }
 
 impl Storage {
     /// A way to open folders; `durability` matters on local disks only.
     pub fn new(durability: Durability) -> Self {
-        Self { durability }
+        Self { durability, is_sealed: false }
+    }
+
+    /// A way to open folders of an empty world: any location may be there, none holds anything, and neither a disk nor a
+    /// service is touched. For judging what somebody wrote who may not see what this process may.
+    pub fn sealed() -> Self {
+        Self { durability: Durability::PageCache, is_sealed: true }
     }
 
     /// Opens a location given as a bare path or a URL. Nothing is created.
@@ -59,14 +68,18 @@ impl Storage {
     /// provider (`AWS_*`, `AZURE_*`, `GOOGLE_*`).
     pub fn open(&self, location: &str) -> Result<Folder> {
         let url = canonical_url(location)?;
+        if self.is_sealed {
+            let (_, prefix) = ObjectStoreScheme::parse(&url).map_err(|e| bad_location(location, e))?;
+            return Ok(Folder { store: Arc::new(InMemory::new()), prefix, url, is_sealed: true });
+        }
         if url.scheme() == "file" {
             let prefix = Path::from_url_path(url.path()).map_err(|e| bad_location(location, e))?;
             let store: Arc<dyn ObjectStore> = Arc::new(DurableLocal::new(self.durability));
-            return Ok(Folder { store, prefix, url });
+            return Ok(Folder { store, prefix, url, is_sealed: false });
         }
         let variables = std::env::vars().map(|(k, v)| (k.to_ascii_lowercase(), v));
         let (store, prefix) = object_store::parse_url_opts(&url, variables).map_err(|e| bad_location(location, e))?;
-        Ok(Folder { store: Arc::from(store), prefix, url })
+        Ok(Folder { store: Arc::from(store), prefix, url, is_sealed: false })
     }
 }
 
@@ -117,9 +130,14 @@ impl Folder {
         &self.url
     }
 
-    /// True on a disk of this machine.
+    /// True on a disk of this machine that may be looked at.
     pub fn is_local(&self) -> bool {
-        self.url.scheme() == "file"
+        self.url.scheme() == "file" && !self.is_sealed
+    }
+
+    /// True where nothing may be looked at, see [`Storage::sealed`].
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed
     }
 
     /// Refuses a local folder that is, or lies below, a file; `field` is what
@@ -142,7 +160,7 @@ impl Folder {
     pub fn child(&self, name: &str) -> Self {
         let mut url = self.url.clone();
         url.set_path(&format!("{}/{name}", self.url.path()));
-        Self { store: Arc::clone(&self.store), prefix: self.path_of(name), url }
+        Self { store: Arc::clone(&self.store), prefix: self.path_of(name), url, is_sealed: self.is_sealed }
     }
 
     /// The path in the store of an object below the folder.
@@ -269,6 +287,20 @@ mod tests {
             assert_eq!((error.class(), error.condition()), (crate::ErrorClass::Config, "PATH_NOT_A_FOLDER"));
         }
         Storage::new(Durability::PageCache).open("s3://lake/x").unwrap().refuse_file("path").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_sealed_world_is_empty_whatever_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("secret"), "x").unwrap();
+        let sealed = Storage::sealed();
+        let folder = sealed.open(dir.path().to_str().unwrap()).unwrap();
+        assert!(folder.list().await.unwrap().is_empty() && folder.read("secret").await.unwrap().is_none() && !folder.is_local());
+        folder.child("secret").refuse_file("path").unwrap();
+        assert!(folder.child("x").is_sealed());
+        // No credentials, no region: nobody is asked.
+        assert!(sealed.open("s3://lake/x").unwrap().list_recursive().await.unwrap().is_empty());
+        assert_eq!(sealed.open("nowhere://x").unwrap_err().condition(), "INVALID_LOCATION");
     }
 
     #[tokio::test]

@@ -100,14 +100,13 @@ pub enum Extent {
     WithoutSink,
 }
 
-/// What the task would refuse before its first batch, as far as this machine alone can tell: nothing is written and no
-/// service is asked.
-pub async fn check(definition: &QueryDefinition, extent: Extent) -> Result<()> {
-    let storage = Storage::new(Durability::PageCache);
-    let compiled = prepare(definition, &storage).await?.compiled;
+/// What the task would refuse before its first batch, as far as this machine alone can tell: nothing is written.
+/// `storage` decides what may be looked at; in a sealed one the manifest stands alone.
+pub async fn check(definition: &QueryDefinition, extent: Extent, storage: &Storage) -> Result<()> {
+    let compiled = prepare(definition, storage).await?.compiled;
     if extent == Extent::Whole {
         let schema = compiled.schema();
-        let settings = settings(definition, &schema, &storage);
+        let settings = settings(definition, &schema, storage);
         registry::check_sink(settings).map_err(in_sink)?;
         registry::check_sink_table(settings).await.map_err(in_sink)?;
     }

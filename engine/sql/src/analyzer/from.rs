@@ -13,7 +13,7 @@ use weir_core::columns::HIDDEN_KEY;
 use super::aggregate::OBSERVATION;
 use super::expr::Cx;
 use super::scope::Visibility;
-use super::{Analyzer, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
+use super::{Analyzer, Finding, Relation, Result, Scope, ScopeCol, Typed, names, range};
 use crate::cast::CastMode;
 use crate::error::{from_planning, placed};
 use crate::exec::{AggregateSpec, ObserveNode, Observer};
@@ -105,20 +105,7 @@ impl Analyzer<'_> {
             [start, end, step, ..] if *step != 0 => (*start, *end, *step),
             _ => return Err(Error::config("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", "range takes 1 to 3 integers")),
         };
-        let mut values = Vec::new();
-        let mut next = start;
-        while (step > 0 && next < end) || (step < 0 && next > end) {
-            values.push(next);
-            match next.checked_add(step) {
-                Some(v) => next = v,
-                None => break,
-            }
-        }
-        let array: arrow::array::ArrayRef = Arc::new(arrow::array::Int64Array::from(values));
-        let schema =
-            Arc::new(arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new("id", arrow::datatypes::DataType::Int64, false)]));
-        let batch = arrow::array::RecordBatch::try_new(Arc::clone(&schema), vec![array]).map_err(|e| from_planning(e.into()))?;
-        let table = datafusion::datasource::MemTable::try_new(schema, vec![vec![batch]]).map_err(from_planning)?;
+        let table = range::table(start, end, step).map_err(from_planning)?;
         self.scan(Arc::new(table), None)
     }
 

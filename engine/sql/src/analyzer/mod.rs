@@ -20,6 +20,7 @@ mod literal;
 pub(crate) mod names;
 mod orderable;
 mod query;
+mod range;
 mod scope;
 mod set_operation;
 mod special;

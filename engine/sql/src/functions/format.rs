@@ -43,7 +43,7 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
                         .map(|row| {
                             let value = cell(&rows.args[0], row)?;
                             let digits = usize::try_from(digits.is_valid(row).then(|| digits.value(row))?).ok()?;
-                            Some(grouped(&fixed(&value, digits)))
+                            Some(grouped(&fixed_to_even(&value, digits)))
                         })
                         .collect::<StringArray>(),
                 ) as ArrayRef)
@@ -159,6 +159,23 @@ fn fixed(value: &Cell, digits: usize) -> String {
     match rescale(unscaled, scale, wanted) {
         Some(v) => format_decimal(v, wanted),
         None => format_decimal(unscaled, scale),
+    }
+}
+
+/// Fixed digits after the point, ties of the exact value rounded to the even digit, as `java.text.DecimalFormat` does.
+fn fixed_to_even(value: &Cell, digits: usize) -> String {
+    // No double has more digits that tell anything, and Java shows no more.
+    let digits = digits.min(340);
+    match value {
+        Cell::Float(v) => format!("{v:.digits$}"),
+        Cell::Decimal(unscaled, scale) if digits < usize::try_from(*scale).unwrap_or(0) => {
+            let wanted = i8::try_from(digits).unwrap_or(*scale);
+            let power = 10_i128.pow(u32::from(scale.abs_diff(wanted)));
+            let (quotient, rest) = (unscaled / power, (unscaled % power).unsigned_abs());
+            let up = rest > power.unsigned_abs() / 2 || (rest == power.unsigned_abs() / 2 && quotient % 2 != 0);
+            format_decimal(quotient + if up { unscaled.signum() } else { 0 }, wanted)
+        }
+        _ => fixed(value, digits),
     }
 }
 
@@ -493,6 +510,17 @@ impl Picture {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn ties_go_to_the_even_digit_as_the_exact_value_has_them() {
+        let shown = |value: Cell, digits| grouped(&fixed_to_even(&value, digits));
+        // What java.text.DecimalFormat prints.
+        assert_eq!(shown(Cell::Decimal(125, 3), 2), "0.12");
+        assert_eq!(shown(Cell::Decimal(-135, 3), 2), "-0.14");
+        assert_eq!(shown(Cell::Decimal(12_345_678, 1), 0), "1,234,568");
+        assert_eq!((shown(Cell::Float(0.125), 2), shown(Cell::Float(2.675), 2)), ("0.12".into(), "2.67".into()));
+        assert_eq!(shown(Cell::Decimal(15, 1), 3), "1.500");
+    }
 
     #[test]
     fn prints_with_a_picture() {

@@ -26,7 +26,7 @@ pub struct TaskArguments {
     pub termination_log: PathBuf,
 }
 
-const FLAGS: [&str; 4] = ["--events", "--available-now", "--help", "--version"];
+const FLAGS: [&str; 5] = ["--events", "--available-now", "--sealed", "--help", "--version"];
 
 /// Reads them.
 pub fn parse(arguments: Vec<String>) -> Result<Command, String> {
