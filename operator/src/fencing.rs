@@ -4,8 +4,9 @@
 //! on an object store, which both processes reach and whose create-if-absent
 //! fences the older one, and every sink skips a batch that it has recorded. A
 //! successor that claims another checkpoint fences nobody, so the fence is named
-//! after the places. Anything unknown counts as not fenced. Locations are
-//! compared as text; nothing is opened.
+//! after the places, and after what of the pod may decide which store a place is
+//! in: an endpoint in a variable, an account, a file. Anything unknown counts as
+//! not fenced. All of it is compared as it is written; nothing is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,7 @@ use weir_crds::checkpoint::{checkpoint_location, normalized_location};
 use weir_crds::manifest::substituted;
 use weir_crds::options::{Format, Role};
 use weir_crds::policy::NodeLostPolicy;
+use weir_crds::resource::PodTemplateSpec;
 use weir_crds::{SinkSpec, StreamingJob, StreamingJobSpec, TaskSpec};
 use weir_supervisor::generation::Accepted;
 
@@ -32,8 +34,8 @@ const OBJECT_STORE_HOSTS: [&str; 6] = [
     "r2.cloudflarestorage.com",
 ];
 
-/// By task: the name of the fence that its instances share, a digest of its checkpoints' places. A task of which one
-/// checkpoint or sink is not fenced is left out.
+/// By task: the name of the fence that its instances share, a digest of its checkpoints' places and of what says which
+/// stores these are. A task of which one checkpoint or sink is not fenced is left out.
 pub fn fences(spec: &StreamingJobSpec, namespace: &str, job: &str) -> BTreeMap<String, String> {
     let named = StreamingJob::in_namespace(namespace, job, substituted(spec));
     named.spec.tasks.iter().filter_map(|task| Some((task.name.clone(), fence(&named, task)?))).collect()
@@ -47,7 +49,23 @@ fn fence(job: &StreamingJob, task: &TaskSpec) -> Option<String> {
     });
     let mut places = places.collect::<Option<Vec<String>>>()?;
     places.sort_unstable();
+    places.extend(surroundings(task));
     Some(token::short(&places.join("\n"), 0))
+}
+
+/// What of a task's pod may decide which store a location is in, as it is written; none where nothing is given.
+fn surroundings(task: &TaskSpec) -> Option<String> {
+    let given = task.pod_template.as_ref()?;
+    let deciding = PodTemplateSpec {
+        env: given.env.clone(),
+        env_from: given.env_from.clone(),
+        service_account_name: given.service_account_name.clone(),
+        // Credentials in a file name their store; so do hosts and certificates.
+        volumes: given.volumes.clone(),
+        volume_mounts: given.volume_mounts.clone(),
+        ..PodTemplateSpec::default()
+    };
+    (deciding != PodTemplateSpec::default()).then(|| serde_json::to_string(&deciding).unwrap_or_default())
 }
 
 /// Whether instances of a job that nobody remembers can do no harm to what `next` begins: each can only be of a generation
@@ -197,6 +215,37 @@ mod tests {
         assert_eq!((of("s3://b/c/", 0, "noop"), of("s3a://b/c", 0, "delta")), (one.clone(), one.clone()), "the same place");
         assert!(of("s3://b/d", 0, "delta") != one && of("s3://b/c", 1, "delta") != one, "a successor there fences nobody here");
         assert_eq!((of("s3://b/c", 0, "console"), of("/c", 0, "delta")), (None, None));
+    }
+
+    #[test]
+    fn a_fence_is_of_the_store_that_the_pod_would_reach() {
+        let of = |template: Value| {
+            let mut spec = serde_json::to_value(spec("s3://lake/c", &[("t", &["delta"])])).unwrap();
+            spec["tasks"][0]["podTemplate"] = template;
+            fences(&serde_json::from_value(spec).unwrap(), "ns", "job").remove("t").unwrap()
+        };
+        let bare = fences(&spec("s3://lake/c", &[("t", &["delta"])]), "ns", "job")["t"].clone();
+        let endpoint = |host: &str| json!({"env": [{"name": "AWS_ENDPOINT", "value": host}]});
+        let mut others = vec![
+            bare.clone(),
+            of(endpoint("https://old")),
+            of(endpoint("https://new")),
+            of(json!({"env": [{"name": "AWS_ENDPOINT", "valueFrom": {"configMapKeyRef": {"name": "store", "key": "a"}}}]})),
+            of(json!({"env": [{"name": "AWS_ENDPOINT", "valueFrom": {"configMapKeyRef": {"name": "store", "key": "b"}}}]})),
+            of(json!({"envFrom": [{"secretRef": {"name": "old"}}]})),
+            of(json!({"envFrom": [{"secretRef": {"name": "new"}}]})),
+            of(json!({"serviceAccountName": "old"})),
+            of(json!({"serviceAccountName": "new"})),
+            of(json!({"volumes": [{"name": "key", "secret": {"secretName": "old"}}]})),
+            of(json!({"volumes": [{"name": "key", "secret": {"secretName": "new"}}]})),
+        ];
+        let count = others.len();
+        others.sort();
+        others.dedup();
+        assert_eq!(others.len(), count, "each is another store");
+        for same in [json!(null), json!({}), json!({"labels": {"a": "b"}, "nodeSelector": {"zone": "a"}, "priorityClassName": "high"})] {
+            assert_eq!(of(same.clone()), bare, "{same}");
+        }
     }
 
     #[test]
