@@ -15,8 +15,8 @@ use weir_crds::annotations;
 use weir_crds::resource::StreamingJobSpec;
 use weir_supervisor::Memory;
 use weir_supervisor::conditions::{Condition, ConditionStatus, Reason};
-use weir_supervisor::memory::HIGHEST_CLAIM;
 use weir_supervisor::observed::{Confirmation, Shutdown, Unreadable};
+use weir_supervisor::status::contradiction;
 
 use crate::names::{FINALIZER, INSTALLATION, JobId, annotation};
 use crate::stored::{Manager, StoredJob, Unread};
@@ -49,7 +49,7 @@ pub enum Remembered {
     Nothing,
     /// The memory.
     Known(Box<Memory>),
-    /// Something that this version cannot read: as good as nothing, where a memory was.
+    /// Something that this version cannot read, or that contradicts the status beside it: as good as nothing, where a memory was.
     Damaged(String),
     /// The memory of a later version: nothing may be decided without it.
     Newer(String),
@@ -73,7 +73,8 @@ impl Job {
         };
         let memory = match unread.status.get("memory") {
             Some(field) => Remembered::Unreadable(field.why.clone()),
-            None => remembered(&object.data["status"]["memory"]),
+            // A deletion gives out no epoch: what little its memory still knows is waited for.
+            None => remembered(&object.data["status"], metadata.deletion_timestamp.is_none()),
         };
         Job { id, generation: metadata.generation.unwrap_or_default(), spec, memory, object, managers, unread }
     }
@@ -92,10 +93,7 @@ impl Job {
 
     /// The highest epoch of the status beside the memory, for a memory that is lost or was changed.
     pub fn status_epoch(&self) -> u64 {
-        let status = self.status();
-        let rows = [&status["tasks"], &status["history"]].into_iter().flat_map(|rows| rows.as_array().into_iter().flatten());
-        let places = rows.chain([status, &status["run"], &status["lastRun"]]);
-        places.filter_map(|place| place["epoch"].as_u64()).filter(|epoch| *epoch <= HIGHEST_CLAIM).max().unwrap_or_default()
+        weir_supervisor::status::highest_epoch(self.status())
     }
 
     /// Whether the status beside the memory shows that a run was begun; a field that cannot be read counts as one that does.
@@ -205,12 +203,17 @@ impl Job {
     }
 }
 
-fn remembered(memory: &Value) -> Remembered {
+/// What a status remembers. Where `is_compared`, a memory that cannot be the one which the status was written with is damaged.
+fn remembered(status: &Value, is_compared: bool) -> Remembered {
+    let memory = &status["memory"];
     if memory.is_null() {
         return Remembered::Nothing;
     }
     match Memory::from_json(&memory.to_string()) {
-        Ok(memory) => Remembered::Known(Box::new(memory)),
+        Ok(memory) => match contradiction(status, &memory).filter(|_| is_compared) {
+            Some(why) => Remembered::Damaged(why),
+            None => Remembered::Known(Box::new(memory)),
+        },
         Err(error @ weir_supervisor::memory::MemoryError::Newer { .. }) => Remembered::Newer(error.to_string()),
         Err(error) => Remembered::Damaged(error.to_string()),
     }

@@ -19,7 +19,10 @@ use crate::observed::{Observed, Phase, QueryFacts};
 use crate::text::{HISTORY_MESSAGE_BYTES, MESSAGE_BYTES, cut};
 use crate::time::Timestamp;
 
+mod beside;
 mod rows;
+
+pub use beside::{contradiction, highest_epoch};
 
 /// The largest status, serialised.
 pub const STATUS_BYTES: usize = 32 * 1024;

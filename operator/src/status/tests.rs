@@ -320,6 +320,8 @@ fn conditions_of_others_have_a_bound_and_are_no_reason_to_write() {
     for stored in [json!({"conditions": huge}), many] {
         let composed = compose(&stored, &rendered, &stage.memory);
         assert!(serde_json::to_vec(&composed).unwrap().len() <= STATUS_BYTES);
+        let kept = Memory::from_json(&composed["memory"].to_string()).unwrap();
+        assert_eq!(weir_supervisor::status::contradiction(&composed, &kept), None, "also what was made to fit goes with its memory");
         assert!(kinds(&composed).contains(&"b/One".to_owned()), "cut, not dropped: {:?}", kinds(&composed));
         assert_eq!(change(&stored, &composed), Change::Fact);
         let mut theirs = composed.clone();

@@ -31,9 +31,9 @@ async fn pods_are_listed_before_a_run_begins_and_not_for_a_retry() {
     assert!(after[..write_ahead].iter().rev().any(is_read), "the place was read before the write-ahead: {after:?}");
     operator.stop().await;
 
-    // The manifest and the memory forget a task whose pod lives: only the list finds it, and its end comes before the next run.
+    // The manifest, the memory and the status that goes with it forget a task whose pod lives: only the list finds it, and its end comes before the next run.
     world.edit("j", json!({"spec": {"tasks": [retried["spec"]["tasks"][0]]}})).await;
-    world.meddle("j", json!({"memory": {"run": null, "spec": {"tasks": {"b": null}}}})).await;
+    world.meddle("j", json!({"run": null, "tasks": null, "memory": {"run": null, "spec": {"tasks": {"b": null}}}})).await;
     let operator = world.operator().await;
     let alone = |job: &Value| job["status"]["run"]["number"] == 2 && job["status"]["run"]["generation"] == 2;
     world.until("j", "in its second run", alone).await;

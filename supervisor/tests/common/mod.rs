@@ -14,6 +14,7 @@ use weir_crds::policy::{
 use weir_supervisor::conditions::{Condition, ConditionStatus};
 use weir_supervisor::memory::{TaskMemory, TaskState};
 use weir_supervisor::observed::{Exit, ExitCause, Instance, Phase, QueryFacts, StartObstacle, StopOrder};
+use weir_supervisor::status::{contradiction, status};
 use weir_supervisor::time::after;
 use weir_supervisor::{Action, Desired, ExitClass, ExitReport, Memory, Observed, Plan, Slot, Timestamp, decide};
 
@@ -111,6 +112,8 @@ impl Stage {
         let plan = decide(&self.desired, &self.observed, &self.memory, self.now, &mut || draw);
         let stored = Memory::from_json(&plan.memory.to_json()).unwrap();
         assert_eq!(stored, plan.memory, "the stored document says the same");
+        let shown = serde_json::to_value(status(&self.desired, &self.observed, &stored)).unwrap();
+        assert_eq!(contradiction(&shown, &stored), None, "a status goes with its memory");
         self.memory = stored;
         self.forget_what_vanished();
         if plan.events.is_empty() {
