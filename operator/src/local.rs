@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
 use weir_supervisor::Action;
 use weir_supervisor::health::HealthMemory;
 use weir_supervisor::observed::{Blame, Slot};
@@ -39,8 +40,21 @@ pub struct Local {
     pub highest_epoch: u64,
     /// Whether an installation that is not ours was reported.
     pub conflict_reported: bool,
+    /// A memory that the API server dropped from a write, so that it need not be lost once it keeps them again.
+    pub unkept: Option<Unkept>,
+    /// Whether it was told that the API server keeps no memory, since it last did.
+    pub unkept_reported: bool,
     /// The orders of the last pass. The same ones again are no reason to look again at once.
     pub orders: Vec<Action>,
+}
+
+/// A memory that was dropped from a write of the status.
+#[derive(Clone, Debug)]
+pub struct Unkept {
+    /// The version of the job that was stored without it: nobody has written since where it still has that one.
+    pub version: Option<String>,
+    /// The memory.
+    pub memory: Value,
 }
 
 /// A start that was refused.
@@ -106,5 +120,7 @@ impl Local {
             && self.references.is_empty()
             && !self.conflict_reported
             && !self.is_new
+            && self.unkept.is_none()
+            && !self.unkept_reported
     }
 }

@@ -34,8 +34,8 @@ mod leave;
 mod references;
 
 pub use footing::Footing;
-use hold::Found;
 pub use hold::panicked;
+use hold::{Found, Sight};
 
 /// Passes of one call: a chain of orders and what they cause at once.
 const MOST_PASSES: usize = 12;
@@ -112,8 +112,14 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mu
         return Ok(next);
     }
     let now = context.clock.now();
-    if let Some(hold) = hold::on_sight(context, job).await? {
-        return hold::keep(context, job, &hold, now).await;
+    match hold::on_sight(context, job, local).await? {
+        Sight::Clear => {}
+        Sight::Held(hold) => return hold::keep(context, job, &hold, now).await,
+        Sight::NotKept(hold) => return Ok(hold::tell_apart(context, job, &hold, local, now)),
+        Sight::Changed(stored) => {
+            *written = Some(*stored);
+            return Ok(Next::Again);
+        }
     }
     let (memory, damage) = remembered(job, local);
     let mut footing = footing::find(context, job, &memory, local, now).await?;
@@ -147,10 +153,10 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mu
     match write(context, job, &desired, &look, &plan, local, now).await? {
         Written::Kept(stored) => *written = Some(*stored),
         Written::Nothing => {}
-        Written::Dropped(stored) => {
+        Written::Dropped(stored, memory) => {
             let job = Job::read(*stored);
             if let Some(hold) = hold::reason(&job, Found::MemoryNotKept) {
-                return hold::keep(context, &job, &hold, now).await;
+                return hold::keep_aside(context, &job, &hold, memory, local, now).await;
             }
         }
     }
@@ -261,8 +267,8 @@ enum Written {
     Kept(Box<StoredJob>),
     /// There was nothing to store.
     Nothing,
-    /// The API server dropped it; the object as it is now.
-    Dropped(Box<StoredJob>),
+    /// The API server dropped it; the object as it is now, and the memory.
+    Dropped(Box<StoredJob>, Value),
 }
 
 /// Writes the status where it must be.
@@ -288,12 +294,12 @@ async fn write(
         Change::Progress | Change::Fact if is_memory_all(job, &composed) => return Ok(Written::Nothing),
         Change::Progress | Change::Fact => {}
     }
-    let epoch = composed["memory"]["epoch"].clone();
+    let memory = composed["memory"].clone();
     let stored = context.cluster.write_status(&job.with_status(composed)).await?;
     context.saw(&job.id, &stored.object);
     context.wrote(&stored.object.metadata);
-    if stored.object.data["status"]["memory"]["epoch"] != epoch {
-        return Ok(Written::Dropped(Box::new(stored)));
+    if stored.object.data["status"]["memory"]["epoch"] != memory["epoch"] {
+        return Ok(Written::Dropped(Box::new(stored), memory));
     }
     let kind = if change == Change::Progress {
         StatusWrite::Progress

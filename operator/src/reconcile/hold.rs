@@ -2,27 +2,31 @@
 //!
 //! One table says why. Only conditions are written, and only when they change;
 //! the memory stays as it is stored. A deletion is never held: it gives out no
-//! epoch, so it needs no memory. That a status is not kept is seen in the answer
-//! to a write and asked again by a dry run, so a definition that was brought up to
-//! date is noticed. A memory that was lost may have forgotten a pod that vanished
-//! unseen: the job goes on where a fence makes that harmless, or a human says so.
+//! epoch, so it needs no memory. A definition that drops the memory hides the one
+//! that is stored, and any write then drops it for good: so where a memory is
+//! missing, a dry run asks whether one would be kept, and nothing is written until
+//! it is. A memory that was lost may have forgotten a pod that vanished unseen: the
+//! job goes on where a fence makes that harmless, or a human says so.
 
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use weir_crds::resource::StreamingJobStatus;
-use weir_supervisor::conditions::{Condition, ConditionStatus, Hold, held, recalled};
+use weir_supervisor::conditions::{Condition, ConditionStatus, Hold, Reason, held, recalled};
 use weir_supervisor::generation::Accepted;
 use weir_supervisor::time::Timestamp;
-use weir_supervisor::{Desired, Memory};
+use weir_supervisor::{Desired, Event, Memory};
 
 use super::{Footing, Next, PassError};
 use crate::accept;
 use crate::context::Context;
 use crate::fencing;
 use crate::job::{Job, Remembered};
+use crate::local::{Local, Unkept};
 use crate::metrics::StatusWrite;
 use crate::status::{self, Change};
+use crate::stored::StoredJob;
 
 /// How often the API server is asked whether it keeps the memory by now.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -76,11 +80,50 @@ pub fn reason(job: &Job, found: Found<'_>) -> Option<Hold> {
     }
 }
 
-/// The first look: at the job as it is stored.
-pub async fn on_sight(context: &Context, job: &Job) -> Result<Option<Hold>, PassError> {
-    let asks = matches!(job.memory, Remembered::Nothing) && shows(job, &Hold::StatusNotKept) && !job.is_deleting();
-    let found = if asks && !is_kept(context, job).await? { Found::MemoryNotKept } else { Found::Stored };
-    Ok(reason(job, found))
+/// What the first look says.
+pub enum Sight {
+    /// Nothing is in the way so far.
+    Clear,
+    /// Nothing may be decided.
+    Held(Hold),
+    /// The same, and nothing may be written either: the memory may be there, out of sight.
+    NotKept(Hold),
+    /// The job is stored with another memory than was read.
+    Changed(Box<StoredJob>),
+}
+
+/// The first look: at the job as it is stored, and at what is stored out of sight.
+pub async fn on_sight(context: &Context, job: &Job, local: &mut Local) -> Result<Sight, PassError> {
+    let is_asked = !job.is_deleting() && is_memory_missing(job, local.is_new);
+    if is_asked && !is_kept(context, job).await? {
+        return Ok(reason(job, Found::MemoryNotKept).map_or(Sight::Clear, Sight::NotKept));
+    }
+    local.unkept_reported = false;
+    let unkept = local.unkept.take();
+    if is_asked {
+        // It may have come into sight after the job was read.
+        let again = context.cluster.job(&job.id.namespace, &job.id.name).await?;
+        if let Some(again) = again.filter(|again| again.object.data["status"]["memory"] != job.status()["memory"]) {
+            return Ok(Sight::Changed(Box::new(again)));
+        }
+        if let Some(unkept) = unkept.filter(|unkept| unkept.version == job.object.metadata.resource_version) {
+            let mut status = job.status().clone();
+            status["memory"] = unkept.memory;
+            let stored = context.cluster.write_status(&job.with_status(status)).await?;
+            context.wrote(&stored.object.metadata);
+            return Ok(Sight::Changed(Box::new(stored)));
+        }
+    }
+    Ok(reason(job, Found::Stored).map_or(Sight::Clear, Sight::Held))
+}
+
+/// Whether a job lacks a memory, or has one that cannot be its own, so that what is stored may be out of sight.
+fn is_memory_missing(job: &Job, is_new: bool) -> bool {
+    match &job.memory {
+        Remembered::Nothing => !is_new,
+        Remembered::Damaged(_) => true,
+        Remembered::Known(_) | Remembered::Newer(_) | Remembered::Unreadable(_) => false,
+    }
 }
 
 /// The second look: what is stood on is known, and with it what goes on where the memory is lost.
@@ -93,7 +136,8 @@ pub async fn on_footing(context: &Context, job: &Job, footing: &Footing) -> Resu
 /// claims of checkpoints are what is left.
 pub fn is_memory_lost(job: &Job) -> bool {
     match &job.memory {
-        Remembered::Nothing => job.shows_a_run(),
+        // What told of a run may have been a condition that this very hold has replaced.
+        Remembered::Nothing => job.shows_a_run() || shows(job, Reason::MemoryLost),
         Remembered::Damaged(_) => true,
         Remembered::Known(_) | Remembered::Newer(_) | Remembered::Unreadable(_) => false,
     }
@@ -109,29 +153,18 @@ async fn forgotten(context: &Context, job: &Job, footing: &Footing) -> Result<Fo
     Ok(if harmless { Forgotten::Harmless } else { Forgotten::Perhaps })
 }
 
-/// Whether the API server keeps a memory now.
+/// Whether the API server keeps a memory now, with all that is in it.
 async fn is_kept(context: &Context, job: &Job) -> Result<bool, PassError> {
     let mut status = job.status().clone();
-    status["memory"] = serde_json::to_value(Memory::default()).unwrap_or_default();
+    let memory = serde_json::to_value(Memory::default()).unwrap_or_default();
+    status["memory"] = memory.clone();
     let answer = context.cluster.try_status(&job.with_status(status)).await?;
-    Ok(answer.object.data["status"]["memory"]["version"].is_number())
+    Ok(answer.object.data["status"]["memory"] == memory)
 }
 
 /// Tells why a job is held.
 pub async fn keep(context: &Context, job: &Job, hold: &Hold, now: Timestamp) -> Result<Next, PassError> {
-    let (conditions, event) = held(&known(job), hold, job.generation, now);
-    let composed = status::hold(job.status(), &conditions, job.generation);
-    if let Ok(shown) = StreamingJobStatus::deserialize(&composed) {
-        context.show(job, &Desired::nothing(), shown);
-    }
-    if status::change(job.status(), &composed) != Change::None {
-        context.cluster.write_status(&job.with_status(composed)).await?;
-        context.metrics.operator.status_written(StatusWrite::Condition);
-    }
-    if let Some(event) = event {
-        tracing::error!("{}", event.note);
-        context.events.publish(&job.id, &event);
-    }
+    record(context, job, hold, now).await?;
     Ok(Next::Within(match hold {
         Hold::StatusNotKept => ASK_AGAIN,
         Hold::StatusTooNew { .. }
@@ -142,12 +175,67 @@ pub async fn keep(context: &Context, job: &Job, hold: &Hold, now: Timestamp) -> 
     }))
 }
 
+/// The same where the memory was dropped from a write: this process keeps it until it can be stored.
+pub async fn keep_aside(
+    context: &Context,
+    job: &Job,
+    hold: &Hold,
+    memory: Value,
+    local: &mut Local,
+    now: Timestamp,
+) -> Result<Next, PassError> {
+    let stored = record(context, job, hold, now).await?;
+    let metadata = stored.map_or_else(|| job.object.metadata.clone(), |stored| stored.object.metadata);
+    local.unkept = Some(Unkept { version: metadata.resource_version, memory });
+    local.unkept_reported = true;
+    Ok(Next::Within(ASK_AGAIN))
+}
+
+/// Tells that a job is held beside its status, which is left alone.
+pub fn tell_apart(context: &Context, job: &Job, hold: &Hold, local: &mut Local, now: Timestamp) -> Next {
+    let (_, event) = show(context, job, hold, now);
+    if !std::mem::replace(&mut local.unkept_reported, true) {
+        publish(context, job, event);
+    }
+    Next::Within(ASK_AGAIN)
+}
+
+/// Writes why a job is held where that is not shown yet; the job as it is stored then.
+async fn record(context: &Context, job: &Job, hold: &Hold, now: Timestamp) -> Result<Option<StoredJob>, PassError> {
+    let (composed, event) = show(context, job, hold, now);
+    let mut stored = None;
+    if status::change(job.status(), &composed) != Change::None {
+        stored = Some(context.cluster.write_status(&job.with_status(composed)).await?);
+        context.metrics.operator.status_written(StatusWrite::Condition);
+    }
+    publish(context, job, event);
+    Ok(stored)
+}
+
+/// Shows in the metrics that a job is held; the status that says so, and the event where that is new.
+fn show(context: &Context, job: &Job, hold: &Hold, now: Timestamp) -> (Value, Option<Event>) {
+    let (conditions, event) = held(&known(job), hold, job.generation, now);
+    let composed = status::hold(job.status(), &conditions, job.generation);
+    if let Ok(shown) = StreamingJobStatus::deserialize(&composed) {
+        context.show(job, &Desired::nothing(), shown);
+    }
+    (composed, event)
+}
+
+fn publish(context: &Context, job: &Job, event: Option<Event>) {
+    if let Some(event) = event {
+        tracing::error!("{}", event.note);
+        context.events.publish(&job.id, &event);
+    }
+}
+
 /// Tells that the pass over a job panicked.
 pub async fn panicked(context: &Context, namespace: &str, name: &str, words: &str) -> Result<(), PassError> {
     let Some(stored) = context.cluster.job(namespace, name).await? else { return Ok(()) };
     let job = Job::read(stored);
     if job.installation() == Some(context.settings.installation.as_str())
         && let Some(hold) = reason(&job, Found::Panic(words))
+        && (!is_memory_missing(&job, false) || is_kept(context, &job).await?)
     {
         keep(context, &job, &hold, context.clock.now()).await?;
     }
@@ -163,8 +251,8 @@ pub fn known(job: &Job) -> Vec<Condition> {
     recalled(&job.conditions(), remembered)
 }
 
-fn shows(job: &Job, hold: &Hold) -> bool {
-    let is_shown = |condition: &Condition| condition.status == ConditionStatus::True && condition.reason == hold.reason().as_str();
+fn shows(job: &Job, reason: Reason) -> bool {
+    let is_shown = |condition: &Condition| condition.status == ConditionStatus::True && condition.reason == reason.as_str();
     job.conditions().iter().any(|condition| condition.kind == "Stalled" && is_shown(condition))
 }
 
@@ -229,6 +317,12 @@ mod tests {
         assert!(reason(&job(&known, "7", Value::Null), on(&nothing, Forgotten::Nothing)).is_some());
     }
 
+    fn stalled(reason: &str) -> Value {
+        let condition =
+            json!({"type": "Stalled", "status": "True", "reason": reason, "message": "", "lastTransitionTime": "2026-11-30T12:00:00Z"});
+        json!({"conditions": [condition]})
+    }
+
     #[test]
     fn a_memory_is_lost_where_there_was_one() {
         for (status, lost) in [
@@ -238,8 +332,32 @@ mod tests {
             (json!({"epoch": 3}), true),
             (json!({"history": [{"number": 1}]}), true),
             (json!({"memory": {"version": 1, "epoch": "x"}}), true),
+            (json!({"epoch": 3, "memory": {"version": 1}}), true),
+            (json!({"epoch": 3, "run": {"number": 1}, "memory": {"version": 1, "epoch": 3, "run": null}}), true),
+            (json!({"epoch": 3, "tasks": [{"name": "t", "epoch": 3}], "memory": {"version": 1, "epoch": 3}}), true),
+            (json!({"lastRun": {"number": 1, "epoch": 3}, "memory": {"version": 1, "epoch": 2}}), true),
+            (json!({"epoch": 3, "memory": {"version": 1, "epoch": 4}}), false),
+            (stalled("MemoryLost"), true),
+            (stalled("StatusNotKept"), false),
         ] {
             assert_eq!(is_memory_lost(&job(&status, "", Value::Null)), lost, "{status}");
+        }
+        // What is known of a job that goes is waited for, though it may not be all.
+        let little = json!({"epoch": 3, "memory": {"version": 1, "epoch": 2}});
+        assert!(!is_memory_lost(&job(&little, "", json!("2026-11-30T12:00:00Z"))));
+    }
+
+    #[test]
+    fn what_is_stored_may_be_out_of_sight_where_the_memory_is_missing_or_cannot_be_its_own() {
+        for (status, is_new, expected) in [
+            (json!({"epoch": 3}), false, true),
+            (json!({}), false, true),
+            (json!({}), true, false),
+            (json!({"epoch": 3, "memory": {}}), false, true),
+            (json!({"epoch": 3, "memory": {"version": 1, "epoch": 3}}), false, false),
+            (json!({"epoch": 3, "memory": {"version": 99}}), false, false),
+        ] {
+            assert_eq!(is_memory_missing(&job(&status, "", Value::Null), is_new), expected, "{status}");
         }
     }
 
