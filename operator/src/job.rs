@@ -183,10 +183,9 @@ impl Job {
         self.annotation(annotations::ADOPT_CHECKPOINT)?.trim().parse().ok()
     }
 
-    /// `weir.dev/discard-memory`: whether it names the epoch of this very status.
-    pub fn discards_memory(&self) -> bool {
-        let named = self.annotation(annotations::DISCARD_MEMORY).and_then(|epoch| epoch.trim().parse().ok());
-        named == Some(self.status_epoch())
+    /// `weir.dev/discard-memory`.
+    pub fn discards_memory(&self) -> Option<Confirmation> {
+        self.annotation(annotations::DISCARD_MEMORY).map(Confirmation::read)
     }
 
     /// What a deletion asks of the supervisor.

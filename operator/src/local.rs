@@ -44,6 +44,8 @@ pub struct Local {
     pub unkept: Option<Unkept>,
     /// Whether it was told that the API server keeps no memory, since it last did.
     pub unkept_reported: bool,
+    /// The word for a lost memory that was answered last, or taken.
+    pub answered_word: Option<String>,
     /// The orders of the last pass. The same ones again are no reason to look again at once.
     pub orders: Vec<Action>,
 }
@@ -122,5 +124,6 @@ impl Local {
             && !self.is_new
             && self.unkept.is_none()
             && !self.unkept_reported
+            && self.answered_word.is_none()
     }
 }

@@ -114,7 +114,10 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mu
     let now = context.clock.now();
     match hold::on_sight(context, job, local).await? {
         Sight::Clear => {}
-        Sight::Held(hold) => return hold::keep(context, job, &hold, now).await,
+        Sight::Held(hold) => {
+            hold::answer(context, job, Some(&hold), local);
+            return hold::keep(context, job, &hold, now).await;
+        }
         Sight::NotKept(hold) => return Ok(hold::tell_apart(context, job, &hold, local, now)),
         Sight::Changed(stored) => {
             *written = Some(*stored);
@@ -123,7 +126,9 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mu
     }
     let (memory, damage) = remembered(job, local);
     let mut footing = footing::find(context, job, &memory, local, now).await?;
-    if let Some(hold) = hold::on_footing(context, job, &footing).await? {
+    let held = hold::on_footing(context, job, &footing).await?;
+    hold::answer(context, job, held.as_ref(), local);
+    if let Some(hold) = held {
         return hold::keep(context, job, &hold, now).await;
     }
     references::digest(context, job, &memory, &mut footing, local, now).await?;

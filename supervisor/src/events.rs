@@ -92,7 +92,7 @@ reasons! {
     Warning AnnotationIgnored "The value of an annotation means nothing; the note says what it may be.";
     Warning BacklogExceeded "A rule of `health.rules` is exceeded.";
     Warning CheckpointIncompatible "A task refused its checkpoint or sink (exit 21); the note names the remedy.";
-    Warning ConfirmationIgnored "`weir.dev/confirm-terminated` names no epoch that waits for it; the note names the right one.";
+    Warning ConfirmationIgnored "`weir.dev/confirm-terminated` or `weir.dev/discard-memory` names no epoch that waits for it; the note names the right one.";
     Warning CrashLooping "Runs fail one after the other; they go on with the maximum delay.";
     Warning CreateContainerConfigError "The kubelet cannot make the container, such as where a Secret or ConfigMap is missing.";
     Warning FallingBehind "Input comes faster than it is processed.";

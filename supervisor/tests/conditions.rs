@@ -85,19 +85,19 @@ fn a_job_that_is_held_says_why_and_what_helps_once() {
     let holds = [
         (Hold::StatusNotKept, "StatusNotKept", "StatusUnreadable", "weir-operator crd"),
         (
-            Hold::StatusTooNew { epoch: 41, why: "version 9".to_owned() },
+            Hold::StatusTooNew { epoch: 41, early: false, why: "version 9".to_owned() },
             "StatusTooNew",
             "StatusUnreadable",
             "weir.dev/discard-memory: \"41\"",
         ),
         (
-            Hold::MemoryUnreadable { epoch: 41, why: "recursion limit exceeded".to_owned() },
+            Hold::MemoryUnreadable { epoch: 41, early: false, why: "recursion limit exceeded".to_owned() },
             "StatusUnreadable",
             "StatusUnreadable",
             "weir.dev/discard-memory: \"41\"",
         ),
         (
-            Hold::MemoryLost { epoch: 41, why: "status.memory is gone".to_owned() },
+            Hold::MemoryLost { epoch: 41, early: false, why: "status.memory is gone".to_owned() },
             "MemoryLost",
             "StatusUnreadable",
             "weir.dev/discard-memory: \"41\"",

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use weir_crds::annotations;
 use weir_crds::resource::StreamingJobStatus;
 use weir_supervisor::conditions::{Condition, ConditionStatus, Hold, Reason, held, recalled};
 use weir_supervisor::generation::Accepted;
+use weir_supervisor::text::{NOTE_BYTES, cut};
 use weir_supervisor::time::Timestamp;
-use weir_supervisor::{Desired, Event, Memory};
+use weir_supervisor::{Desired, Event, EventReason, Memory};
 
 use super::{Footing, Next, PassError};
 use crate::accept;
@@ -28,6 +30,8 @@ use crate::metrics::StatusWrite;
 use crate::status::{self, Change};
 use crate::stored::StoredJob;
 
+/// As much as is told of why a memory cannot be read, so that the way out follows in any case.
+const WHY_BYTES: usize = 256;
 /// How often the API server is asked whether it keeps the memory by now.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
@@ -55,9 +59,25 @@ pub enum Forgotten {
     Perhaps,
 }
 
-/// Why nothing may be decided about a job; none where all is well. The only place that says so.
+/// Why nothing may be decided about a job; none where all is well, or a human takes it on. The only place that says so.
 pub fn reason(job: &Job, found: Found<'_>) -> Option<Hold> {
-    let epoch = job.status_epoch();
+    let mut hold = obstacle(job, found)?;
+    let shown = hold.is_shown(&job.conditions());
+    let said = job.discards_memory().and_then(|said| said.epoch);
+    if let Some((epoch, early)) = hold.word()
+        && said == Some(epoch)
+    {
+        // A word that was there before the hold is no answer to it, until it was away.
+        *early = shown.unwrap_or(true);
+        if !*early {
+            return None;
+        }
+    }
+    Some(hold)
+}
+
+fn obstacle(job: &Job, found: Found<'_>) -> Option<Hold> {
+    let (epoch, early) = (job.status_epoch(), false);
     match (found, &job.memory) {
         (Found::Panic(words), _) => Some(Hold::InternalError { words: words.to_owned() }),
         _ if job.is_deleting() => None,
@@ -67,14 +87,15 @@ pub fn reason(job: &Job, found: Found<'_>) -> Option<Hold> {
             Some(Hold::GenerationLost { generation })
         }
         (Found::Footing(..) | Found::Stored, Remembered::Known(_)) => None,
-        (Found::Footing(..) | Found::Stored, _) if job.discards_memory() => None,
-        (Found::Footing(..) | Found::Stored, Remembered::Newer(why)) => Some(Hold::StatusTooNew { epoch, why: why.clone() }),
-        (Found::Footing(..) | Found::Stored, Remembered::Unreadable(why)) => Some(Hold::MemoryUnreadable { epoch, why: why.clone() }),
+        (Found::Footing(..) | Found::Stored, Remembered::Newer(why)) => Some(Hold::StatusTooNew { epoch, early, why: cut(why, WHY_BYTES) }),
+        (Found::Footing(..) | Found::Stored, Remembered::Unreadable(why)) => {
+            Some(Hold::MemoryUnreadable { epoch, early, why: cut(why, WHY_BYTES) })
+        }
         (Found::Footing(_, Forgotten::Perhaps), Remembered::Nothing) => {
-            Some(Hold::MemoryLost { epoch, why: "status.memory is gone".to_owned() })
+            Some(Hold::MemoryLost { epoch, early, why: "status.memory is gone".to_owned() })
         }
         (Found::Footing(_, Forgotten::Perhaps), Remembered::Damaged(why)) => {
-            Some(Hold::MemoryLost { epoch, why: format!("status.memory is damaged ({why})") })
+            Some(Hold::MemoryLost { epoch, early, why: format!("status.memory is damaged ({})", cut(why, WHY_BYTES)) })
         }
         (Found::Footing(..) | Found::Stored, Remembered::Nothing | Remembered::Damaged(_)) => None,
     }
@@ -130,6 +151,28 @@ fn is_memory_missing(job: &Job, is_new: bool) -> bool {
 pub async fn on_footing(context: &Context, job: &Job, footing: &Footing) -> Result<Option<Hold>, PassError> {
     let forgotten = if is_memory_lost(job) { forgotten(context, job, footing).await? } else { Forgotten::Nothing };
     Ok(reason(job, Found::Footing(footing, forgotten)))
+}
+
+/// Answers a word for a lost memory that nothing asks for; each once.
+pub fn answer(context: &Context, job: &Job, hold: Option<&Hold>, local: &mut Local) {
+    let said = job.discards_memory();
+    let is_answered = said.as_ref().is_none_or(|said| local.answered_word.as_ref() == Some(&said.text));
+    local.answered_word = said.as_ref().map(|said| said.text.clone());
+    if let Some(said) = said.filter(|_| !is_answered)
+        && let Some(note) = ignored(job, &said.text, hold)
+    {
+        context.events.publish(&job.id, &Event { reason: EventReason::ConfirmationIgnored, note });
+    }
+}
+
+/// Why a word for a lost memory has no effect, for people; none where it has one.
+fn ignored(job: &Job, said: &str, hold: Option<&Hold>) -> Option<String> {
+    let remedy = match hold {
+        Some(hold) => hold.message(),
+        None if matches!(job.memory, Remembered::Known(_)) => "nothing asks for it; remove the annotation".to_owned(),
+        None => return None,
+    };
+    Some(cut(&format!("{}: {said:?} was ignored: {remedy}", annotations::DISCARD_MEMORY), NOTE_BYTES))
 }
 
 /// Whether there was a memory and is none. Of a status that was wiped as a whole nobody can tell: pods, ConfigMaps and
@@ -309,17 +352,32 @@ mod tests {
             let ends = reason(&going, found).map(|hold| hold.reason().as_str());
             assert_eq!(ends, expected.filter(|reason| *reason == "InternalError"), "a deletion needs no memory: {status} {found:?}");
         }
-        // Only the epoch of this very status is a human's word for it, and only for the memory.
-        for status in [&lost, &damaged, &newer] {
-            let told = job(status, " 7 ", Value::Null);
-            assert_eq!(reason(&told, on(&standing, Forgotten::Perhaps)), None, "{status}");
+        // Only the epoch of this very status is a human's word for it, only for the memory, and only once it was asked for.
+        for (status, asked) in [(&lost, "MemoryLost"), (&damaged, "MemoryLost"), (&newer, "StatusTooNew")] {
+            let found = on(&standing, Forgotten::Perhaps);
+            let shown = |hold: &Hold| {
+                let mut shown = status.clone();
+                shown["conditions"] = stalled(asked, &hold.message())["conditions"].clone();
+                shown
+            };
+            let early = reason(&job(status, "7", Value::Null), found).expect("held");
+            assert!(early.message().contains("remove that annotation"), "{}", early.message());
+            assert_eq!(reason(&job(&shown(&early), "7", Value::Null), found).as_ref(), Some(&early), "it stays early");
+            let asked = reason(&job(&shown(&early), "", Value::Null), found).expect("held");
+            assert!(!asked.message().contains("remove"), "once it was away");
+            assert_eq!(reason(&job(&shown(&asked), " 7 ", Value::Null), found), None, "{status}");
+            let elsewhere = job(&shown(&asked), "yes", Value::Null);
+            assert_eq!(reason(&elsewhere, found).as_ref(), Some(&asked));
+            let note = ignored(&elsewhere, "yes", Some(&asked)).expect("a note");
+            assert!(note.contains("\"yes\" was ignored") && note.contains("discard-memory: \"7\""), "{note}");
         }
+        assert!(ignored(&job(&resting, "7", Value::Null), "7", None).is_some(), "nothing asks");
+        assert!(ignored(&job(&lost, "7", Value::Null), "7", None).is_none(), "it had its effect");
         assert!(reason(&job(&known, "7", Value::Null), on(&nothing, Forgotten::Nothing)).is_some());
     }
 
-    fn stalled(reason: &str) -> Value {
-        let condition =
-            json!({"type": "Stalled", "status": "True", "reason": reason, "message": "", "lastTransitionTime": "2026-11-30T12:00:00Z"});
+    fn stalled(reason: &str, message: &str) -> Value {
+        let condition = json!({"type": "Stalled", "status": "True", "reason": reason, "message": message, "lastTransitionTime": "2026-11-30T12:00:00Z"});
         json!({"conditions": [condition]})
     }
 
@@ -337,8 +395,8 @@ mod tests {
             (json!({"epoch": 3, "tasks": [{"name": "t", "epoch": 3}], "memory": {"version": 1, "epoch": 3}}), true),
             (json!({"lastRun": {"number": 1, "epoch": 3}, "memory": {"version": 1, "epoch": 2}}), true),
             (json!({"epoch": 3, "memory": {"version": 1, "epoch": 4}}), false),
-            (stalled("MemoryLost"), true),
-            (stalled("StatusNotKept"), false),
+            (stalled("MemoryLost", ""), true),
+            (stalled("StatusNotKept", ""), false),
         ] {
             assert_eq!(is_memory_lost(&job(&status, "", Value::Null)), lost, "{status}");
         }

@@ -282,7 +282,7 @@ fn a_job_that_is_held_keeps_all_but_its_conditions() {
         "summary": {"tasksReady": "1/1", "message": "run 3 is streaming"},
     });
     let now: Timestamp = "2026-11-30T00:00:00.5Z".parse().unwrap();
-    let hold = Hold::StatusTooNew { epoch: 4, why: "version 99".to_owned() };
+    let hold = Hold::StatusTooNew { epoch: 4, early: false, why: "version 99".to_owned() };
     let (conditions, event) = held(&[], &hold, 6, now);
     assert!(event.is_some());
     let shown = super::hold(&stored, &conditions, 6);

@@ -82,6 +82,8 @@ impl World {
         assert!(message.contains("weir.dev/discard-memory: \"3\""), "{message}");
         assert!(self.until_event("j", "StatusUnreadable").await.contains("discard-memory"));
         self.annotate("j", "weir.dev/discard-memory", "2").await;
+        let ignored = self.until_event("j", "ConfirmationIgnored").await;
+        assert!(ignored.contains("\"2\" was ignored") && ignored.contains("weir.dev/discard-memory: \"3\""), "{ignored}");
         self.clock.advance(PAST_GRACE);
         self.until_looked_again(&operator).await;
         assert_eq!((&self.job("j").await.data["status"]["epoch"], self.kubelet.running(&self.namespace, "j").len()), (&json!(3), 1));

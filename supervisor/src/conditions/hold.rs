@@ -22,6 +22,8 @@ pub enum Hold {
     StatusTooNew {
         /// `status.epoch`, which the way out names.
         epoch: u64,
+        /// Whether the way out was already written when this came.
+        early: bool,
         /// What is known of the version.
         why: String,
     },
@@ -29,6 +31,8 @@ pub enum Hold {
     MemoryUnreadable {
         /// `status.epoch`, which the way out names.
         epoch: u64,
+        /// Whether the way out was already written when this came.
+        early: bool,
         /// Why.
         why: String,
     },
@@ -36,6 +40,8 @@ pub enum Hold {
     MemoryLost {
         /// `status.epoch`, which the way out names.
         epoch: u64,
+        /// Whether the way out was already written when this came.
+        early: bool,
         /// What became of it.
         why: String,
     },
@@ -70,18 +76,16 @@ impl Hold {
             Hold::StatusNotKept => "the API server drops status.memory, so nothing may be started: the served resource definition is \
                                     older than this operator; apply the output of `weir-operator crd`"
                 .to_owned(),
-            Hold::StatusTooNew { epoch, why } => format!(
-                "{why}. Run that version again, or annotate weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, \
-                 above every epoch that can be found"
+            Hold::StatusTooNew { epoch, early, why } => format!("{why}. Run that version again, or {}", way_out(*epoch, *early)),
+            Hold::MemoryUnreadable { epoch, early, why } => format!(
+                "status.memory cannot be read ({why}), so nothing is started or stopped: it was not written by Weir. Restore it, \
+                 or {}",
+                way_out(*epoch, *early)
             ),
-            Hold::MemoryUnreadable { epoch, why } => format!(
-                "status.memory cannot be read ({why}), so nothing is started or stopped: it was not written by Weir. Restore it, or annotate \
-                 weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, above every epoch that can be found"
-            ),
-            Hold::MemoryLost { epoch, why } => format!(
+            Hold::MemoryLost { epoch, early, why } => format!(
                 "{why} although this job has run, so a pod that vanished unseen may be forgotten and nothing is started or stopped. Once no \
-                 process of the job is alive but in its pods, annotate weir.dev/discard-memory: \"{epoch}\" to go on without counters and \
-                 timers, above every epoch that can be found"
+                 process of the job is alive but in its pods, {}",
+                way_out(*epoch, *early)
             ),
             Hold::GenerationLost { generation } => format!(
                 "the ConfigMap of generation {generation}, with which the run was begun, is gone, and the newest generation is not accepted \
@@ -91,6 +95,24 @@ impl Hold {
                 format!("looking at this job fails by a defect of the operator, other jobs go on: {words}")
             }
         }
+    }
+
+    /// The epoch that a human's word for this hold names, and whether that word was written before it came; none where no
+    /// word helps.
+    pub fn word(&mut self) -> Option<(u64, &mut bool)> {
+        match self {
+            Hold::StatusTooNew { epoch, early, .. }
+            | Hold::MemoryUnreadable { epoch, early, .. }
+            | Hold::MemoryLost { epoch, early, .. } => Some((*epoch, early)),
+            Hold::StatusNotKept | Hold::GenerationLost { .. } | Hold::InternalError { .. } => None,
+        }
+    }
+
+    /// Whether conditions show this very hold, and say that its way out had been written before it came.
+    pub fn is_shown(&self, conditions: &[Condition]) -> Option<bool> {
+        let is_it =
+            |shown: &&Condition| shown.kind == "Stalled" && shown.status == ConditionStatus::True && shown.reason == self.reason().as_str();
+        conditions.iter().find(is_it).map(|shown| shown.message.contains(EARLY))
     }
 
     fn event(&self) -> Event {
@@ -105,14 +127,21 @@ impl Hold {
     }
 }
 
+/// What a hold says of a word that was there before it.
+const EARLY: &str = "which was there before and so is no answer to this";
+
+fn way_out(epoch: u64, early: bool) -> String {
+    let verb = if early { format!("remove that annotation, {EARLY}, and then annotate") } else { "annotate".to_owned() };
+    format!("{verb} weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, above every epoch that can be found")
+}
+
 /// The conditions of a job that is held, and the warning where that is new.
 pub fn held(known: &[Condition], hold: &Hold, generation: i64, now: Timestamp) -> (Vec<Condition>, Option<Event>) {
     let core = table::held(hold.reason(), hold.message());
     let unknown = || Verdict::unknown(hold.reason(), "");
     let mut verdicts = vec![core.ready, core.reconciling, core.stalled, unknown(), core.running];
     verdicts.resize_with(CONDITION_TYPES.len(), unknown);
-    let was_held =
-        known.iter().any(|old| old.kind == "Stalled" && old.status == ConditionStatus::True && old.reason == hold.reason().as_str());
+    let was_held = hold.is_shown(known).is_some();
     let settled = CONDITION_TYPES.into_iter().zip(verdicts).map(|(kind, verdict)| settle(kind, verdict, known, generation, now));
     (settled.collect(), (!was_held).then(|| hold.event()))
 }
