@@ -1,10 +1,10 @@
-//! The semantic check of a manifest: `weir check --output json -` as a child process.
+//! The semantic check of a manifest: `weir check --sealed --output json -` as a child process.
 //!
 //! SQL and option values are compiled by the engine's own code, which the
 //! operator does not link, and whose memory and time a manifest can drive up.
 //! So a bounded number runs at once, cheap ones first, each within limits and
-//! killed with its group on timeout and with this process by the kernel. It reads
-//! the manifest from its standard input, so nothing is left on a disk. Only the
+//! killed with its group on timeout; one that outlives this process ends with its
+//! processor time, or with the container whose first process this is. It reads the manifest from its standard input, so nothing is left on a disk. Only the
 //! program's own verdict (exit 20 with its findings) rejects a manifest; whatever
 //! else happens says nothing about it. Those that are known to use up their
 //! limits have one place of their own, beside all others.

@@ -57,6 +57,14 @@ pub enum GroupId {
 }
 
 impl GroupId {
+    /// The group of the consumers of one reader, which `of` tells from others.
+    pub fn of_reader(&self, of: impl std::fmt::Display) -> String {
+        match self {
+            GroupId::Fixed(id) => id.clone(),
+            GroupId::Prefix(prefix) => format!("{prefix}-{of}-executor"),
+        }
+    }
+
     /// Who chose the group.
     pub fn set_by(&self) -> GroupIdSet {
         match self {

@@ -17,7 +17,7 @@ use weir_core::{Error, Offset, Result};
 use super::errors;
 use super::lookup::{Freshness, Lookup};
 use super::offsets::{self, PartitionOffsets, TopicPartition};
-use super::options::{DataLoss, GroupId, KafkaSourceOptions, TopicSelection};
+use super::options::{DataLoss, KafkaSourceOptions, TopicSelection};
 use super::peek::OldestUnread;
 use super::plan::{self, Hold};
 use super::pool::ConsumerPool;
@@ -77,10 +77,7 @@ impl KafkaSource {
     /// The source at its place; no broker is asked yet.
     pub fn new(prepared: PreparedKafka, place: SourcePlace) -> Self {
         let PreparedKafka { options, lookup } = prepared;
-        let group = match &options.group {
-            GroupId::Fixed(id) => id.clone(),
-            GroupId::Prefix(prefix) => format!("{prefix}-{}-executor", place.query_id),
-        };
+        let group = options.group.of_reader(place.query_id);
         let pool = ConsumerPool::new(&options, &group);
         tracing::info!(source = %description(&options.topics), servers = options.client.servers(), group, limits = ?options.limits, queue_bytes = pool.queue_bytes(), "Kafka source");
         Self {

@@ -24,7 +24,7 @@ use tokio::sync::mpsc::Sender;
 use weir_core::{Error, Result};
 
 use super::lookup::Lookup;
-use super::options::{GroupId, KafkaSourceOptions};
+use super::options::KafkaSourceOptions;
 use super::plan::{self, OffsetRange};
 use super::pool::ConsumerPool;
 use super::reader::{RangeReader, ReadPolicy};
@@ -62,10 +62,7 @@ impl fmt::Debug for Topics {
 impl KafkaTable {
     /// A table of the options; no broker is asked yet.
     pub fn new(options: KafkaSourceOptions, ending: StartingOffsets) -> Result<Self> {
-        let group = match &options.group {
-            GroupId::Fixed(id) => id.clone(),
-            GroupId::Prefix(prefix) => format!("{prefix}-{}-executor", uuid::Uuid::new_v4()),
-        };
+        let group = options.group.of_reader(uuid::Uuid::new_v4());
         let (lookup, pool) = (Lookup::new(&options)?, Arc::new(ConsumerPool::new(&options, &group)));
         Ok(Self { topics: Arc::new(Topics { schema: rows::schema(options.headers), options, ending, lookup, pool }) })
     }
