@@ -24,3 +24,4 @@ mod memory;
 mod ownership;
 mod refusals;
 mod soak;
+mod transactions;

@@ -18,7 +18,7 @@ pub(super) fn check(options: &mut ParsedOptions, completeness: Completeness, fin
     match options.format {
         format if format.is_files() && options.role == Role::Source => check_file_source(options, completeness, findings),
         Format::Kafka if options.role != Role::Sink => check_kafka_source(options, completeness, findings),
-        Format::Kafka => check_kafka_sink(options, findings),
+        Format::Kafka => check_kafka_sink(options, completeness, findings),
         Format::Delta if options.role == Role::Table && options.is_given("versionAsOf") && options.is_given("timestampAsOf") => {
             findings.push(
                 Finding::error("exclusive-options", "timestampAsOf", "versionAsOf and timestampAsOf exclude each other")
@@ -193,13 +193,30 @@ fn check_assigned_offsets(options: &ParsedOptions, findings: &mut Vec<Finding>) 
     }
 }
 
-fn check_kafka_sink(options: &ParsedOptions, findings: &mut Vec<Finding>) {
-    if options.is_given("deliveryGuarantee") && options.str("deliveryGuarantee") == "exactly-once" {
+/// A transaction carries its batch's record beside one topic, and holds only what an idempotent producer sends (KIP-98).
+fn check_kafka_sink(options: &ParsedOptions, completeness: Completeness, findings: &mut Vec<Finding>) {
+    if options.str("deliveryGuarantee") != "exactly-once" {
+        return;
+    }
+    if completeness == Completeness::Complete && !options.is_given("topic") {
         findings.push(
-            Finding::error("option-value", "deliveryGuarantee", "exactly-once delivery to Kafka is not available in this version")
-                .found("exactly-once")
-                .allowed(["at-least-once"])
-                .remedy("write at-least-once, and let readers drop repeated records by key"),
+            Finding::error("required-option", "topic", "exactly-once delivery needs the option 'topic'; a column topic is not enough")
+                .remedy("name the topic of all rows: the record of the last batch is kept with it"),
+        );
+    }
+    let contradicts: [(&str, fn(&str) -> bool, &str); 4] = [
+        ("acks", |value| !matches!(value, "all" | "-1"), "all"),
+        ("enable.idempotence", |value| value.eq_ignore_ascii_case("false"), "true"),
+        ("retries", |value| value == "0", "1 or more"),
+        ("max.in.flight.requests.per.connection", |value| value.parse::<u64>().is_ok_and(|most| most > 5), "5 at most"),
+    ];
+    for (name, is_wrong, allowed) in contradicts {
+        let Some(value) = options.kafka_client().get(name).map(|value| value.trim()).filter(|value| is_wrong(value)) else { continue };
+        findings.push(
+            Finding::error("option-value", format!("kafka.{name}"), "exactly-once delivery is by transactions, which exclude this value")
+                .found(value)
+                .allowed([allowed])
+                .remedy("remove the option, or set deliveryGuarantee to at-least-once"),
         );
     }
 }

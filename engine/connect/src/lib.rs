@@ -21,5 +21,5 @@ pub mod tables;
 #[cfg(test)]
 mod testing;
 
-pub use sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile};
+pub use sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Standing, Steps, Written, WrittenFile};
 pub use source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadCounters, ReadLimits, Scan, Source};

@@ -58,7 +58,7 @@ pub async fn open_sink(settings: SinkSettings<'_>, context: &SinkContext) -> Res
     let schema = Arc::clone(settings.schema);
     Ok(match format {
         Format::Json | Format::Csv | Format::Text | Format::Parquet => Box::new(FileSink::open(&settings, context).await?),
-        Format::Kafka => Box::new(KafkaSink::open(&KafkaSinkOptions::from_parsed(&parsed)?, schema)?),
+        Format::Kafka => Box::new(KafkaSink::open(&KafkaSinkOptions::from_parsed(&parsed)?, schema, context).await?),
         Format::Delta => crate::delta::open_sink(&settings, context).await?,
         Format::Console => {
             let output: Output = Arc::new(Mutex::new(stdout()));

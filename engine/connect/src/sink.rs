@@ -10,6 +10,8 @@
 //! fenced sinks); `commit` of a batch at or below the recorded one changes
 //! nothing and deletes the batch's own files.
 
+use std::collections::BTreeMap;
+
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
@@ -95,11 +97,28 @@ pub enum Delivery {
     AtLeastOnce,
 }
 
+/// Where a checkpoint stands when its sink is taken up again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The newest committed batch.
+    pub committed: Option<u64>,
+    /// The batch that was planned and is not known to be committed.
+    pub in_doubt: Option<u64>,
+    /// Whether the checkpoint has met this sink just now, so that none of its batches can be there.
+    pub is_new: bool,
+}
+
 /// One lane's writer of one batch.
 #[async_trait]
 pub trait SinkWriter: Send {
     /// Writes a slice.
     async fn write(&mut self, slice: RecordBatch) -> Result<()>;
+
+    /// The rows written so far are all that come of a partition up to `position`; for sinks whose batches may take effect in
+    /// several steps.
+    async fn reached(&mut self, _partition: usize, _position: u64) -> Result<()> {
+        Ok(())
+    }
 
     /// Ends the part; what was written is durable but not visible.
     async fn finish(self: Box<Self>) -> Result<Written>;
@@ -141,6 +160,17 @@ pub trait Sink: Send + Sync {
     /// or the sink keeps no record.
     async fn recorded_batch(&self, query_id: uuid::Uuid) -> Result<Option<u64>>;
 
+    /// Called once, after `recorded_batch` and before the first batch, with what the checkpoint says. A sink whose record
+    /// can be lost refuses here what it can no longer tell.
+    async fn resume(&self, _standing: Standing) -> Result<()> {
+        Ok(())
+    }
+
+    /// Present where a batch may take effect in several steps.
+    fn steps(&self) -> Option<&dyn Steps> {
+        None
+    }
+
     /// A writer for one lane's part of a batch.
     async fn writer(&self, batch: &BatchId, lane: usize) -> Result<Box<dyn SinkWriter>>;
 
@@ -150,4 +180,12 @@ pub trait Sink: Send + Sync {
     /// Housekeeping off the commit path (log checkpoints, clean-up); called
     /// after a batch was committed, on a thread of its own, one at a time.
     async fn maintain(&self, batch: u64) -> Result<()>;
+}
+
+/// A sink whose batches may take effect in several steps, each at a boundary between slices on every lane.
+#[async_trait]
+pub trait Steps: Send + Sync {
+    /// Called before a batch's writers are made, with the names of its partitions in order. Returns how far earlier steps of
+    /// the batch have come: a position for each partition that was begun.
+    async fn begin(&self, batch: &BatchId, partitions: &[String]) -> Result<BTreeMap<usize, u64>>;
 }

@@ -94,6 +94,16 @@ pub trait PartitionReader: Send {
 
     /// What was met so far.
     fn counters(&self) -> ReadCounters;
+
+    /// What the partition is and all that decides its rows' order, in words that are the same whenever the range is read;
+    /// asked before the first slice.
+    fn name(&self) -> String;
+
+    /// The place behind the last row that was handed out. It rises, and means the same to every reader of this name.
+    fn position(&self) -> u64;
+
+    /// Begins behind the rows that a reader of this name had handed out at `position`; called before the first slice.
+    fn skip_to(&mut self, position: u64);
 }
 
 /// A source whose options and schema are settled and that has touched no checkpoint.

@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::error::Result;
 
 /// Every failpoint, in the order in which a task passes them; crash tests
-/// iterate over this table, so a new place is tested by being listed.
+/// iterate over this table, so a new place is tested by being listed. Only sinks
+/// of files pass `sink.file.…`, only those that write a marker `sink.marker.…`.
 pub const ALL: &[&str] = &[
     "claim.metadata.before",
     "claim.metadata.after",
@@ -35,6 +36,7 @@ pub const ALL: &[&str] = &[
     "batch.slice.after",
     "sink.file.before",
     "sink.file.after",
+    "sink.marker.before",
     "sink.commit.before",
     "sink.commit.after",
     "batch.commits.before",

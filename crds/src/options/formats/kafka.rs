@@ -111,7 +111,7 @@ pub const KAFKA_ROWS: &[OptionRow] = &[
     OptionRow::new(
         "deliveryGuarantee",
         Kind::Choice(&["at-least-once", "exactly-once"]),
-        "At least once: rows of a batch that is re-run are sent again. Exactly once: by transactions, see the guide on sinks.",
+        "At least once: rows of a batch that is re-run are sent again. Exactly once: by transactions, see sinks.md.",
         "Weir",
     )
     .write()

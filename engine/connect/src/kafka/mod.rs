@@ -23,7 +23,6 @@ mod reader;
 mod rows;
 mod silence;
 mod sink;
-mod sink_columns;
 mod source;
 mod starting;
 mod table;

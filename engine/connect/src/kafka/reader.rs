@@ -326,6 +326,19 @@ impl PartitionReader for RangeReader {
     fn counters(&self) -> ReadCounters {
         self.counters.clone()
     }
+
+    fn name(&self) -> String {
+        format!("{} up to {}", self.partition, self.end)
+    }
+
+    /// The next offset: what compaction removes before it changes nothing.
+    fn position(&self) -> u64 {
+        u64::try_from(self.position).unwrap_or_default()
+    }
+
+    fn skip_to(&mut self, position: u64) {
+        self.position = i64::try_from(position).unwrap_or(i64::MAX).max(self.position);
+    }
 }
 
 #[cfg(test)]

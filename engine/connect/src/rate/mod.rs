@@ -108,6 +108,18 @@ impl PartitionReader for ValueReader {
     fn counters(&self) -> ReadCounters {
         ReadCounters::default()
     }
+
+    fn name(&self) -> String {
+        format!("values of {} up to {}, every {}", self.range_start, self.end, self.step)
+    }
+
+    fn position(&self) -> u64 {
+        self.next.cast_unsigned()
+    }
+
+    fn skip_to(&mut self, position: u64) {
+        self.next = position.cast_signed();
+    }
 }
 
 fn bad_projection(error: &arrow::error::ArrowError) -> Error {

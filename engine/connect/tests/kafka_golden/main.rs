@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod driver;
+mod exactly_once;
 mod faults;
 mod golden;
 mod reading;

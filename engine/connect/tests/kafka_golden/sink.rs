@@ -7,21 +7,38 @@ use arrow::array::BinaryBuilder;
 use arrow::array::{ArrayRef, BinaryArray, Int32Array, ListBuilder, RecordBatch, StringArray, StringBuilder, StructBuilder};
 use arrow::datatypes::{DataType, Field};
 use weir_connect::kafka::{KafkaSink, KafkaSinkOptions};
+use weir_connect::open::SinkContext;
 use weir_connect::{BatchId, Sink, Written};
+use weir_core::checkpoint::Fence;
+use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, ErrorClass, Result};
 use weir_crds::options::{Completeness, Format, parse_sink};
 
 use super::scene::Scene;
 
-fn options(given: &[(&str, &str)], servers: &str) -> Result<KafkaSinkOptions> {
+pub fn options(given: &[(&str, &str)], servers: &str) -> Result<KafkaSinkOptions> {
     let mut map: BTreeMap<String, String> = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     map.insert("kafka.bootstrap.servers".to_owned(), servers.to_owned());
     let parsed = parse_sink(Format::Kafka, &map, Completeness::Complete).into_result();
     KafkaSinkOptions::from_parsed(&parsed.map_err(|findings| Error::config("INVALID_OPTIONS", format!("{findings:?}")))?)
 }
 
+/// A checkpoint's folder, for its fence.
+pub struct SinkPlace {
+    pub folder: tempfile::TempDir,
+    pub context: SinkContext,
+}
+
+/// A place under epoch 1.
+pub fn place(query_id: uuid::Uuid) -> SinkPlace {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Storage::new(Durability::PageCache).open(folder.path().to_str().unwrap()).unwrap();
+    let context = SinkContext { query_id, fence: Fence::new(root.child("_weir/epochs"), 1) };
+    SinkPlace { folder, context }
+}
+
 async fn write(options: &KafkaSinkOptions, rows: RecordBatch) -> Result<Written> {
-    let sink = KafkaSink::open(options, rows.schema())?;
+    let sink = KafkaSink::open(options, rows.schema(), &place(uuid::Uuid::nil()).context).await?;
     let batch = BatchId { query_id: uuid::Uuid::new_v4(), batch: 0, epoch: 1 };
     let mut writer = sink.writer(&batch, 0).await?;
     writer.write(rows).await?;
@@ -30,7 +47,7 @@ async fn write(options: &KafkaSinkOptions, rows: RecordBatch) -> Result<Written>
     Ok(written)
 }
 
-fn rows(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+pub fn rows(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
@@ -115,13 +132,6 @@ async fn rows_that_cannot_be_sent_fail_the_batch() {
     let no_value = rows(vec![("key", text(Some("k")))]);
     assert_eq!(condition(write(&options(&[("topic", &topic)], &servers).unwrap(), no_value).await), "_LEGACY_ERROR_TEMP_3080");
     assert!(scene.broker.read_all(&topic).unwrap().is_empty());
-}
-
-#[tokio::test]
-async fn exactly_once_is_refused_rather_than_pretended() {
-    let error = options(&[("topic", "o"), ("deliveryGuarantee", "exactly-once")], "h:1").unwrap_err();
-    assert_eq!(error.class(), ErrorClass::Config);
-    assert!(error.message().contains("not") && error.message().contains("deliveryGuarantee"), "{error}");
 }
 
 #[tokio::test]

@@ -33,6 +33,15 @@ pub enum Planned {
     Stored(OffsetEntry),
 }
 
+/// How a checkpoint and a sink belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundSink {
+    /// The first batch that the sink was to get.
+    pub since: u64,
+    /// Whether they have met just now.
+    pub is_new: bool,
+}
+
 impl QueryLog {
     /// The logs of a claimed checkpoint.
     pub fn new(root: Folder, claim: Claim) -> Self {
@@ -68,9 +77,8 @@ impl QueryLog {
     /// Records which sink this checkpoint belongs to, or refuses another one.
     ///
     /// `nonce` is the query's `checkpointResetNonce`: a changed nonce allows a
-    /// changed sink, and each nonce keeps its own record. Returns the first
-    /// batch that this sink was to get.
-    pub async fn bind_sink(&self, identity: &str, nonce: u64) -> Result<u64> {
+    /// changed sink, and each nonce keeps its own record.
+    pub async fn bind_sink(&self, identity: &str, nonce: u64) -> Result<BoundSink> {
         let name = if nonce == 0 { "sink".to_owned() } else { format!("sink.{nonce}") };
         let since = self.next_batch().await?;
         let mut record = sink_record(identity.as_bytes()).unwrap_or_default();
@@ -94,10 +102,11 @@ impl QueryLog {
                 ));
             }
             failpoint::hit("claim.sink-identity.after")?;
-            return Ok(recorded.get(SINCE).and_then(serde_json::Value::as_u64).unwrap_or(0));
+            let since = recorded.get(SINCE).and_then(serde_json::Value::as_u64).unwrap_or(0);
+            return Ok(BoundSink { since, is_new: false });
         }
         failpoint::hit("claim.sink-identity.after")?;
-        Ok(since)
+        Ok(BoundSink { since, is_new: true })
     }
 
     /// The batch that the next execution is of: the newest planned one while

@@ -64,12 +64,20 @@ impl BatchOutcome {
 
 /// What every lane of a batch shares.
 struct Shared {
-    queue: Mutex<VecDeque<(usize, Box<dyn PartitionReader>)>>,
+    queue: Mutex<VecDeque<Part>>,
     failed: BatchFailed,
     scans: Arc<Vec<SourceScan>>,
     sink: Arc<dyn Sink>,
     batch: BatchId,
     timestamp_ms: i64,
+}
+
+/// One partition that waits for a lane.
+struct Part {
+    /// Its number in the batch.
+    number: usize,
+    source: usize,
+    reader: Box<dyn PartitionReader>,
 }
 
 /// One lane's share.
@@ -91,8 +99,9 @@ pub async fn execute(
     timestamp_ms: i64,
 ) -> Result<BatchOutcome> {
     let width = lanes.width(partitions.len());
+    let parts = partitions.into_iter().enumerate().map(|(number, (source, reader))| Part { number, source, reader });
     let shared = Arc::new(Shared {
-        queue: Mutex::new(partitions.into()),
+        queue: Mutex::new(behind_earlier_steps(parts.collect(), &**sink, &batch).await?),
         failed: BatchFailed::default(),
         scans: Arc::clone(scans),
         sink: Arc::clone(sink),
@@ -110,6 +119,18 @@ pub async fn execute(
         })
         .await?;
     gather(results, scans.len())
+}
+
+/// The partitions, each behind the rows that took effect in earlier steps of the batch.
+async fn behind_earlier_steps(mut parts: VecDeque<Part>, sink: &dyn Sink, batch: &BatchId) -> Result<VecDeque<Part>> {
+    let Some(steps) = sink.steps() else { return Ok(parts) };
+    let names: Vec<String> = parts.iter().map(|part| part.reader.name()).collect();
+    for (number, position) in steps.begin(batch, &names).await? {
+        if let Some(part) = parts.get_mut(number) {
+            part.reader.skip_to(position);
+        }
+    }
+    Ok(parts)
 }
 
 fn gather(results: Vec<Result<LaneOutcome>>, sources: usize) -> Result<BatchOutcome> {
@@ -164,7 +185,7 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) ->
     let mut event_times = vec![EventTimeStats::default(); sources];
     let mut counters = vec![ReadCounters::default(); sources];
     loop {
-        let Some((source, mut reader)) = shared.queue.lock().pop_front() else { break };
+        let Some(Part { number, source, mut reader }) = shared.queue.lock().pop_front() else { break };
         let scan = &shared.scans[source];
         while let Some(slice) = reader.next().await? {
             if shared.failed.is_set() {
@@ -181,6 +202,7 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) ->
                     writer.write(output).await?;
                 }
             }
+            writer.reached(number, reader.position()).await?;
             failpoint::hit("batch.slice.after")?;
         }
         let met = reader.counters();

@@ -349,7 +349,15 @@ impl Driver {
         };
         let parts = std::mem::take(&mut outcome.parts);
         outcome.rows_written = parts.iter().map(|part| part.rows).sum();
-        if sink.commit(&batch, parts).await? == Committed::Before {
+        let committed = tokio::select! {
+            biased;
+            committed = sink.commit(&batch, parts) => committed?,
+            () = stopped_in_silence(stop, &mut [], sink) => {
+                tracing::warn!(batch = batch.batch, "the sink does not answer, so the stop does not wait for its commit; the next run asks it how that ended");
+                return Ok(None);
+            }
+        };
+        if committed == Committed::Before {
             tracing::info!(batch = batch.batch, "the sink had recorded the batch already");
         }
         report.time("addBatch", timer);

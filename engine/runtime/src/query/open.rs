@@ -14,7 +14,7 @@ use arrow::datatypes::SchemaRef;
 use uuid::Uuid;
 use weir_connect::open::{SinkContext, SinkSettings, SourceContext, SourcePlace};
 use weir_connect::registry;
-use weir_connect::{PreparedSource, Scan, Sink, Source};
+use weir_connect::{PreparedSource, Scan, Sink, Source, Standing};
 use weir_core::checkpoint::{Claimant, Owner, QueryLog, Recovery, claim};
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
@@ -75,8 +75,8 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let context = SinkContext { query_id, fence: log.fence().clone() };
     let sink: Arc<dyn Sink> = Arc::from(registry::open_sink(settings, &context).await?);
     let identity = serde_json::to_string(&sink.identity()).expect("an identity is strings");
-    let since = log.bind_sink(&identity, definition.reset_nonce).await?;
-    let recovered = log.recover(|| sink.recorded_batch(query_id), sink.records_every_batch().then_some(since), order.len()).await;
+    let bound = log.bind_sink(&identity, definition.reset_nonce).await?;
+    let recovered = log.recover(|| sink.recorded_batch(query_id), sink.records_every_batch().then_some(bound.since), order.len()).await;
     let (recovery, sink_recorded) = match recovered {
         Ok(recovered) => recovered,
         Err(error) => {
@@ -86,9 +86,19 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
             return Err(error);
         }
     };
+    sink.resume(standing(&recovery, bound.is_new)).await?;
     log.claim().clean_up().await?;
     let lanes = Lanes::new(&definition.name, Arc::new(compiled), definition.session.lanes.unwrap_or(environment.lanes));
     Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, lanes, recovery, sink_recorded })
+}
+
+/// What a sink has to know of the checkpoint.
+fn standing(recovery: &Recovery, is_new: bool) -> Standing {
+    match recovery {
+        Recovery::Fresh => Standing { committed: None, in_doubt: None, is_new },
+        Recovery::Next { batch, .. } => Standing { committed: batch.checked_sub(1), in_doubt: None, is_new },
+        Recovery::Replay { batch, .. } => Standing { committed: batch.checked_sub(1), in_doubt: Some(*batch), is_new },
+    }
 }
 
 /// How much of a query is checked.

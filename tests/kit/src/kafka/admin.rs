@@ -73,6 +73,28 @@ impl Broker {
         Ok(())
     }
 
+    /// Deletes a consumer group with its offsets, as retention does.
+    pub fn delete_group(&self, group: &str) -> Result<()> {
+        let admin = self.admin()?;
+        let answered = block_on(admin.delete_groups(&[group], &options()));
+        for outcome in answered.with_context(|| format!("deleting the group {group}"))? {
+            if let Err((name, code)) = outcome {
+                bail!("deleting the group {name}: {code}");
+            }
+        }
+        Ok(())
+    }
+
+    /// What a group has committed for a partition, and the metadata beside it.
+    pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Result<Option<(i64, String)>> {
+        let consumer: BaseConsumer = self.client().set("group.id", group).create().context("making a Kafka consumer")?;
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(topic, partition);
+        let found = consumer.committed_offsets(asked, REQUEST).with_context(|| format!("asking for the offsets of {group}"))?;
+        let element = found.find_partition(topic, partition).context("the broker left the partition out")?;
+        Ok(element.offset().to_raw().filter(|offset| *offset >= 0).map(|offset| (offset, element.metadata().to_owned())))
+    }
+
     /// The earliest offset and the one after the last record.
     pub fn offsets(&self, topic: &str, partition: i32) -> Result<(i64, i64)> {
         let answer = self.consumer()?.fetch_watermarks(topic, partition, REQUEST);

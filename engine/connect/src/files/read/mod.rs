@@ -254,7 +254,7 @@ pub fn partition_readers(
     let mut tasks = VecDeque::from(tasks);
     while !tasks.is_empty() {
         let files: VecDeque<FileTask> = tasks.drain(..per_partition.min(tasks.len())).collect();
-        readers.push(Box::new(FilePartition { scan: scan.clone(), files, open: None, done: ReadCounters::default() }));
+        readers.push(Box::new(FilePartition::new(scan.clone(), files)));
     }
     Ok(readers)
 }
@@ -273,13 +273,29 @@ struct OpenFile {
 struct FilePartition {
     scan: Arc<FileScan>,
     files: VecDeque<FileTask>,
+    /// Files taken so far, the open one among them.
+    taken: u64,
+    /// Rows to pass by in one file, that was the `.0`th to be taken.
+    pass_by: (u64, i64),
     open: Option<OpenFile>,
     done: ReadCounters,
 }
 
 impl FilePartition {
+    fn new(scan: Arc<FileScan>, files: VecDeque<FileTask>) -> Self {
+        Self { scan, files, taken: 0, pass_by: (0, 0), open: None, done: ReadCounters::default() }
+    }
+
+    /// The rows of a slice of the open file that are not to be passed by.
+    fn left_of(&self, slice: RecordBatch, rows_before: i64) -> RecordBatch {
+        let (file, rows) = self.pass_by;
+        let passed = if file == self.taken { (rows - rows_before).clamp(0, slice.num_rows() as i64) as usize } else { 0 };
+        slice.slice(passed, slice.num_rows() - passed)
+    }
+
     async fn open_next(&mut self) -> Result<bool> {
         while let Some(task) = self.files.pop_front() {
+            self.taken += 1;
             match open_file(&self.scan, &task).await {
                 Ok((reader, facts)) => {
                     let values = partitions::values_of(&task.path, task.root_depth).into_iter().collect();
@@ -367,8 +383,12 @@ impl PartitionReader for FilePartition {
                 Ok(Some(batch)) => {
                     let rows = batch.num_rows() as i64;
                     let assembled = self.scan.assemble(batch, open)?;
+                    let before = open.rows;
                     open.rows += rows;
-                    return Ok(Some(assembled));
+                    let left = self.left_of(assembled, before);
+                    if left.num_rows() > 0 {
+                        return Ok(Some(left));
+                    }
                 }
                 Ok(None) => self.close(),
                 Err(error) if is_corrupt(&error) && self.scan.settings.corrupt == Corrupt::SkipRest => {
@@ -387,7 +407,31 @@ impl PartitionReader for FilePartition {
         }
         sum
     }
+
+    fn name(&self) -> String {
+        let uris: Vec<&str> = self.files.iter().map(|task| task.uri.as_str()).collect();
+        format!("{} as {:?}", uris.join(" "), self.scan.settings.format)
+    }
+
+    /// Files that are read to their end, and the rows of the next one: a file that vanishes moves no place in another.
+    fn position(&self) -> u64 {
+        match &self.open {
+            Some(open) => (self.taken - 1) << ROW_BITS | open.rows.cast_unsigned(),
+            None => self.taken << ROW_BITS,
+        }
+    }
+
+    fn skip_to(&mut self, position: u64) {
+        let (files, rows) = (position >> ROW_BITS, position & ((1 << ROW_BITS) - 1));
+        while self.taken < files && self.files.pop_front().is_some() {
+            self.taken += 1;
+        }
+        self.pass_by = (self.taken + 1, rows.cast_signed());
+    }
 }
+
+/// Low bits of a position that count the rows of a file.
+const ROW_BITS: u32 = 40;
 
 #[cfg(test)]
 mod tests;

@@ -1,39 +1,39 @@
 //! Killed and frozen at every failpoint, and at random moments: afterwards
-//! PySpark reads exactly the expected rows from Delta, none twice.
+//! each row is there once.
 //!
 //! The test is the supervisor here: it starts `weir task` under rising epochs.
 //! Each failpoint is met by a process that is killed there, then by one that is
-//! frozen there while a successor runs and that is thawed afterwards. Messages
-//! are produced all along, so that there is always something to lose.
+//! frozen there while a successor runs and that is thawed afterwards. Rows are
+//! produced all along, so that there is always something to lose. `matrix` has
+//! the pairs of sources (`feed`) and sinks (`target`).
+
+mod feed;
+mod matrix;
+mod target;
 
 use std::process::Command;
 use std::time::Duration;
 
 use rand::Rng;
-use weir_core::failpoint;
-use weir_testkit::judge::{Input, Judge};
-use weir_testkit::kafka::{Broker, Message};
-use weir_testkit::length::Length;
 use weir_testkit::process::{Guarded, state_of};
 use weir_testkit::wait::eventually;
 
+use self::feed::Feed;
+use self::target::Target;
 use crate::support::{DEADLINE, Place, weir};
-
-const PARTITIONS: i32 = 4;
 
 struct Crashing {
     place: Place,
-    broker: &'static Broker,
-    topic: String,
+    feed: Feed,
+    target: Target,
     epoch: u64,
     produced: u64,
 }
 
 impl Crashing {
-    fn new(name: &str) -> Self {
-        let broker = Broker::shared();
-        let topic = broker.new_topic(name, PARTITIONS, &[]).unwrap();
+    fn new(name: &str, feed: Feed, target: Target) -> Self {
         let place = Place::new(name);
+        std::fs::create_dir_all(place.path().join("input")).unwrap();
         let manifest = format!(
             r#"apiVersion: weir.dev/v1alpha1
 kind: StreamingJob
@@ -47,25 +47,23 @@ spec:
     queries:
     - name: readings
       sources:
-      - name: raw
-        format: kafka
-        options: {{kafka.bootstrap.servers: "{}", subscribe: {topic}, startingOffsets: earliest, maxOffsetsPerTrigger: "2000"}}
-      sql: |
-        SELECT d.n, d.p FROM (SELECT from_json(CAST(value AS STRING), 'n BIGINT, p STRING') AS d FROM raw)
-      sink: {{format: delta, options: {{path: table}}, partitionBy: [p]}}
+      - {source}
+      sql: SELECT {columns} FROM {rows}
+      sink: {sink}
       trigger: {{processingTime: 100ms}}
       checkpointLocation: checkpoint
 "#,
-            broker.bootstrap_servers()
+            source = feed.source(),
+            columns = target.columns(),
+            rows = feed.rows(),
+            sink = target.sink(),
         );
         place.write("job.yaml", &manifest);
-        Self { place, broker, topic, epoch: 0, produced: 0 }
+        Self { place, feed, target, epoch: 0, produced: 0 }
     }
 
     fn produce(&mut self, count: u64) {
-        let numbers = self.produced..self.produced + count;
-        let message = |n: u64| Message::of(format!("{{\"n\":{n},\"p\":\"p{}\"}}", n % 3)).partition((n % PARTITIONS as u64) as i32);
-        self.broker.produce(&self.topic, numbers.map(message)).unwrap();
+        self.feed.produce(&self.place, self.produced..self.produced + count);
         self.produced += count;
     }
 
@@ -90,11 +88,30 @@ spec:
     }
 
     fn judge(&self) {
-        let table = Input::at("delta", self.place.at("table"));
-        let query = "SELECT count(*), count(DISTINCT n), min(n), max(n), sum(n), sum(CASE WHEN p = concat('p', n % 3) THEN 0 ELSE 1 END) FROM source";
-        let rows = Judge::shared().query(&table, query).unwrap().rows;
-        let n = self.produced;
-        assert_eq!(serde_json::to_value(rows).unwrap(), serde_json::json!([[n, n, 0, n - 1, n * (n - 1) / 2, 0]]));
+        self.target.judge(&self.place, self.produced);
+    }
+
+    /// Killed, then frozen, at each of the places, with at least `total` rows.
+    fn crash_at(&mut self, places: &[&str], total: u64) {
+        let share = self.feed.share().max(total / (2 * places.len() as u64 + 1));
+        for name in places {
+            for crash in [killed, frozen] {
+                self.produce(share);
+                if only_at_first(name) {
+                    self.begin_anew();
+                }
+                crash(self, name);
+            }
+        }
+        self.produce(total.saturating_sub(self.produced));
+        self.succeed();
+        self.judge();
+    }
+
+    fn begin_anew(&self) {
+        for folder in ["checkpoint", "table"] {
+            std::fs::remove_dir_all(self.place.path().join(folder)).unwrap_or_default();
+        }
     }
 }
 
@@ -107,30 +124,6 @@ fn passages(failpoint: &str) -> u32 {
 /// Places that only a first start passes.
 fn only_at_first(failpoint: &str) -> bool {
     failpoint.starts_with("claim.metadata") || failpoint.starts_with("claim.owner")
-}
-
-#[test]
-fn crash_killed_and_frozen_at_every_failpoint() {
-    let total = Length::of_this_run().pick(200_000, 1_000_000);
-    let mut crashing = Crashing::new("crash-failpoints");
-    let share = total / (2 * failpoint::ALL.len() as u64 + 1);
-    for name in failpoint::ALL {
-        crashing.produce(share);
-        if only_at_first(name) && crashing.place.path().join("checkpoint").exists() {
-            std::fs::remove_dir_all(crashing.place.path().join("checkpoint")).unwrap();
-            std::fs::remove_dir_all(crashing.place.path().join("table")).unwrap_or_default();
-        }
-        killed(&mut crashing, name);
-        crashing.produce(share);
-        if only_at_first(name) {
-            std::fs::remove_dir_all(crashing.place.path().join("checkpoint")).unwrap_or_default();
-            std::fs::remove_dir_all(crashing.place.path().join("table")).unwrap_or_default();
-        }
-        frozen(&mut crashing, name);
-    }
-    crashing.produce(total - crashing.produced);
-    crashing.succeed();
-    crashing.judge();
 }
 
 fn killed(crashing: &mut Crashing, name: &str) {
@@ -153,7 +146,7 @@ fn frozen(crashing: &mut Crashing, name: &str) {
 
 #[test]
 fn crash_killed_at_random_moments_under_the_runner() {
-    let mut crashing = Crashing::new("crash-random");
+    let mut crashing = Crashing::new("crash-random", Feed::kafka("crash-random"), Target::Delta);
     let total = 200_000;
     let runner = {
         let mut command = weir();

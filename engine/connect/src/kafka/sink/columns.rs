@@ -194,8 +194,8 @@ mod tests {
 
     use arrow::datatypes::Field;
 
-    use super::super::rows::header_fields;
     use super::*;
+    use crate::kafka::rows::header_fields;
 
     fn message(fields: Vec<(&str, DataType)>, option: TopicOption) -> String {
         let schema = Arc::new(Schema::new(fields.into_iter().map(|(name, found)| Field::new(name, found, true)).collect::<Vec<_>>()));

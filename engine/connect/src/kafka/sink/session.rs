@@ -1,0 +1,128 @@
+//! The calls that make transactions, each bounded in time and told in words.
+//!
+//! Owns the producer's transactional side and the question for the marker;
+//! knows nothing of batches. Every call into the client is short, so that a
+//! coordinator that does not answer shows as silence and is given up in the end.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerGroupMetadata};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::producer::{Producer, ThreadedProducer};
+use weir_core::{Error, Result, failpoint};
+
+use super::deliveries::Deliveries;
+use super::marker::{Marker, PARTITION};
+use super::trouble;
+use crate::kafka::lookup::{LastWords, cannot_create};
+use crate::kafka::properties::ClientSettings;
+use crate::kafka::silence::{Silence, Wait};
+
+/// How long one call into the client may take before a look at the clock.
+const SLICE: Duration = Duration::from_millis(500);
+/// How long one question to the brokers may take.
+const QUESTION: Duration = Duration::from_secs(5);
+/// How long the coordinator may take for one step.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a topic may take to be made by the brokers.
+const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
+
+/// One producer's dealings with the transaction coordinator.
+pub struct Session {
+    pub producer: Arc<ThreadedProducer<Deliveries>>,
+    pub client: ClientSettings,
+    /// The transactional id, which is the name of the marker's group too.
+    pub id: String,
+    pub topic: Arc<str>,
+    pub silence: Arc<Silence>,
+    pub group: OnceLock<ConsumerGroupMetadata>,
+}
+
+impl Session {
+    /// Makes the producer the only one of its id: transactions of others are ended, and whoever goes on with them is refused.
+    pub fn displace_others(&self) -> Result<()> {
+        self.step(PATIENCE, "begin a session of its producer", || self.producer.init_transactions(SLICE))
+    }
+
+    /// The marker that the brokers keep.
+    pub fn read_marker(&self) -> Result<Option<Marker>> {
+        let mut config = self.client.config(&[], &[("enable.auto.commit", "false"), ("isolation.level", "read_committed")]);
+        config.set("group.id", &self.id);
+        let consumer: BaseConsumer<LastWords> = config.create_with_context(LastWords::default()).map_err(|e| cannot_create(&e))?;
+        let asked = || {
+            let mut wanted = TopicPartitionList::new();
+            wanted.add_partition(&self.topic, PARTITION);
+            let found = consumer.committed_offsets(wanted, QUESTION)?;
+            found.find_partition(&self.topic, PARTITION).map_or(Ok(()), |element| element.error())?;
+            Ok(found)
+        };
+        let found = self.step(PATIENCE, "read the last batch's record", asked)?;
+        if let Some(group) = consumer.group_metadata() {
+            let _ = self.group.set(group);
+        }
+        Marker::of_offsets(&found, &self.topic, &self.id)
+    }
+
+    /// Begins a transaction; no broker is asked.
+    pub fn begin(&self) -> Result<()> {
+        self.producer.begin_transaction().map_err(|e| self.failed("begin a transaction", &e))
+    }
+
+    /// Commits what was sent, and the marker with it.
+    pub fn commit_with(&self, marker: &TopicPartitionList) -> Result<()> {
+        let group = self.group.get().ok_or_else(|| {
+            Error::retryable(
+                "KAFKA_TRANSACTION_FAILED",
+                format!("the client does not know the group {} yet; the query is tried again", self.id),
+            )
+        })?;
+        failpoint::hit("sink.marker.before")?;
+        let record = || self.producer.send_offsets_to_transaction(marker, group, SLICE);
+        self.step(PATIENCE, "record the batch in its transaction", record)?;
+        failpoint::hit("sink.commit.before")?;
+        self.step(PATIENCE, "commit a transaction", || self.producer.commit_transaction(SLICE))?;
+        failpoint::hit("sink.commit.after")
+    }
+
+    /// Ends the open transaction without effect.
+    pub fn abort(&self, patience: Option<Duration>) -> Result<()> {
+        self.step(patience.unwrap_or(PATIENCE), "abort a transaction", || self.producer.abort_transaction(SLICE))
+    }
+
+    /// Waits until the topic is there: brokers that make topics themselves do it when a producer asks for one.
+    pub fn find_topic(&self) -> Result<()> {
+        let asked = || {
+            let known = self.producer.client().fetch_metadata(Some(&self.topic), QUESTION)?;
+            let topic = known.topics().iter().find(|topic| topic.name() == &*self.topic);
+            match topic.and_then(|topic| topic.error()) {
+                Some(code) => Err(KafkaError::MetadataFetch(code.into())),
+                None => Ok(()),
+            }
+        };
+        self.step(TOPIC_PATIENCE, "find the topic", asked)
+    }
+
+    fn step<T>(&self, patience: Duration, doing: &str, mut call: impl FnMut() -> KafkaResult<T>) -> Result<T> {
+        let begun = Instant::now();
+        let mut wait = Wait::begin(&self.silence, begun);
+        loop {
+            match call() {
+                Ok(done) => return Ok(done),
+                Err(error) if trouble::may_pass(&error) && begun.elapsed() < patience => {
+                    wait.goes_on(Instant::now());
+                    // The client answers some questions at once that only time will answer otherwise.
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => return Err(self.failed(doing, &error)),
+            }
+        }
+    }
+
+    fn failed(&self, doing: &str, error: &KafkaError) -> Error {
+        let timeout = self.client.get("transaction.timeout.ms").unwrap_or(super::TRANSACTION_TIMEOUT_MS);
+        let place = trouble::Place { servers: self.client.servers(), id: &self.id, topic: &self.topic, timeout_ms: timeout };
+        trouble::failed(&place, doing, error, &self.producer.context().last_words())
+    }
+}
