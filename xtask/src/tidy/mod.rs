@@ -2,7 +2,7 @@
 //!
 //! `sources` looks at Rust files, `manifests` at Cargo.toml files, `texts` at every tracked file, `dependencies` at who may use whom,
 //! `operator` at where the operator changes what is in a cluster, `events` and `conditions` at whether each event and reason is used,
-//! `incidents` at the tests that the table of incidents names.
+//! `incidents` at the tests that the table of incidents names, `recovery` at whether each condition that waits for a human is explained.
 //! Exceptions are part of the check that they except from, with their reason.
 
 pub mod conditions;
@@ -11,6 +11,7 @@ pub mod events;
 pub mod incidents;
 pub mod manifests;
 pub mod operator;
+pub mod recovery;
 pub mod sources;
 pub mod texts;
 
@@ -67,6 +68,8 @@ pub fn check_repository(repository: &Path) -> Result<Vec<Finding>> {
     findings.extend(conditions::check(&rust_files));
     let incidents = std::fs::read_to_string(repository.join("docs/incidents.md")).unwrap_or_default();
     findings.extend(incidents::check(&incidents, &rust_files));
+    let recovery = std::fs::read_to_string(repository.join("docs/recovery.md")).unwrap_or_default();
+    findings.extend(recovery::check(&recovery, &rust_files));
     findings.extend(stale_files(repository));
     findings.extend(dependencies::check_workspace(repository)?);
     Ok(findings)
