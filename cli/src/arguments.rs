@@ -253,12 +253,13 @@ pub enum SqlOutput {
 /// Arguments of `weir sql`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir sql \"SELECT count(*) FROM readings\" --table readings=delta:/data/readings\n  weir sql \"SELECT count(*) FROM delta.`/data/readings`\"\n  weir sql \"SELECT CAST(value AS STRING) FROM t\" --table \"t=kafka:my-topic?kafka.bootstrap.servers=localhost:9092\""
+    after_help = "Examples:\n  weir sql \"SELECT count(*) FROM readings\" --table readings=delta:/data/readings\n  weir sql 'SELECT count(*) FROM delta.`/data/readings`'\n  weir sql \"SELECT CAST(value AS STRING) FROM t\" --table \"t=kafka:my-topic?kafka.bootstrap.servers=localhost:9092\""
 )]
 pub struct SqlArguments {
     /// The query; a table may also be named by its place, as in delta.`/data/readings`.
     pub query: String,
-    /// A table: NAME=FORMAT:PATH, with options as NAME=FORMAT:PATH?key=value&key=value; for kafka the path is the topic.
+    /// A table: NAME=FORMAT:PATH, with options as NAME=FORMAT:PATH?key=value&key=value; for kafka the path is the topic. The key
+    /// schema declares the columns of files, as in lines=json:/data/in?schema=id BIGINT, at TIMESTAMP.
     #[arg(long = "table", value_name = "NAME=FORMAT:PATH", value_parser = table)]
     pub tables: Vec<(String, String)>,
     /// A Spark setting.

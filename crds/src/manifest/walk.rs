@@ -253,7 +253,7 @@ impl Walk<'_> {
             finding = finding.found(text);
         }
         let key = last_key(path);
-        let is_duration = schema["x-weir-type"] == "duration";
+        let is_duration = matches!(schema["x-weir-type"].as_str(), Some("duration" | "interval"));
         finding = match (schema["type"].as_str(), &node.value) {
             (Some("string"), NodeValue::Scalar(Scalar::Int(_), text, _)) if is_duration => {
                 finding.remedy(format!("give the unit: `{key}: {text}s`"))
@@ -266,10 +266,25 @@ impl Walk<'_> {
                 finding.remedy(format!("write it without quotes: `{key}: {text}`"))
             }
             (Some("array"), NodeValue::Map(_)) => finding.remedy("begin each entry with `- `"),
+            (Some("array"), NodeValue::Scalar(_, text, _)) if schema["items"]["type"] == "string" => {
+                finding.remedy(format!("write `{key}: [{text}]`"))
+            }
+            (Some("object"), NodeValue::Scalar(_, text, _)) => finding.remedy(map_instead(schema, key, text)),
             _ => finding,
         };
         self.report(node.start, finding);
         None
+    }
+}
+
+/// What to write where a word stands for a map: the field of that name, or which fields there are.
+fn map_instead(schema: &Value, key: &str, text: &str) -> String {
+    let fields: Vec<&str> = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    match schema["properties"][text]["type"].as_str() {
+        Some("object") => format!("write `{key}: {{{text}: {{}}}}`"),
+        _ if fields.contains(&"format") => format!("write `{key}: {{format: {text}}}` with what else it needs"),
+        _ if fields.is_empty() => format!("write `{key}: {{name: value}}`"),
+        _ => format!("write `{key}: {{…}}` with some of {}", fields.join(", ")),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct StreamInput {
     pub name: String,
     /// The columns of its batches.
     pub schema: SchemaRef,
+    /// Whether it has a watermark.
+    pub has_watermark: bool,
 }
 
 /// A table that is read again for each batch.
@@ -118,7 +120,7 @@ pub fn compile(
     let relation = analyzer.query(&sql).map_err(in_sql)?;
     let order = analyzer.used_streams.take();
     if relation.streaming {
-        check(&analyzer.findings.take(), mode).map_err(in_sql)?;
+        check(&analyzer.findings.take(), mode, streams.iter().any(|stream| stream.has_watermark)).map_err(in_sql)?;
     }
     for (index, stream) in streams.iter().enumerate() {
         if !order.contains(&index) {

@@ -21,7 +21,7 @@ fn schema() -> SchemaRef {
 }
 
 fn stream(name: &str) -> StreamInput {
-    StreamInput { name: name.into(), schema: schema() }
+    StreamInput { name: name.into(), schema: schema(), has_watermark: false }
 }
 
 fn dim(rows: &[(&str, &str)]) -> Arc<MemTable> {
@@ -321,7 +321,7 @@ fn hidden_columns_are_found_by_name_only() {
     fields.push(Field::new("_metadata", meta, true).with_metadata(hidden.into()));
     let schema = Arc::new(Schema::new(fields));
     let compiled = |sql: &str| {
-        let streams = ["a", "b"].map(|name| StreamInput { name: name.into(), schema: Arc::clone(&schema) });
+        let streams = ["a", "b"].map(|name| StreamInput { name: name.into(), schema: Arc::clone(&schema), has_watermark: false });
         let used = if sql.contains("FROM b") || sql.contains("JOIN b") { 2 } else { 1 };
         compile(&SqlConf::default(), streams.into_iter().take(used).collect(), vec![], &text(sql), OutputMode::Append)
     };

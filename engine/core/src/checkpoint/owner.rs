@@ -72,9 +72,8 @@ pub fn refusal(newest: &Owner, own: &Owner, highest_claim: Option<u64>, location
     Error::incompatible(
         "CHECKPOINT_OWNED_BY_ANOTHER",
         format!(
-            "the checkpoint {location} belongs to {}, and this is {}; give this query a checkpointLocation of its own, or, \
-             if the other will never run again, take the checkpoint over with the annotation \
-             weir.dev/adopt-checkpoint: \"{epoch}\"",
+            "the checkpoint {location} belongs to {}, and this is {}; give this query a checkpointLocation of its own; or stop the \
+             other for good, then take the checkpoint over with the annotation weir.dev/adopt-checkpoint: \"{epoch}\"",
             name(newest),
             name(own)
         ),

@@ -201,7 +201,12 @@ async fn bind_sources(
 
 async fn compile(definition: &QueryDefinition, schemas: &[SchemaRef], storage: &Storage) -> Result<CompiledQuery> {
     let streams = definition.sources.iter().zip(schemas);
-    let streams = streams.map(|(input, schema)| StreamInput { name: input.name.clone(), schema: Arc::clone(schema) }).collect();
+    let stream = |(input, schema): (&InputDefinition, &SchemaRef)| StreamInput {
+        name: input.name.clone(),
+        schema: Arc::clone(schema),
+        has_watermark: input.watermark.is_some(),
+    };
+    let streams = streams.map(stream).collect();
     let mut statics = Vec::with_capacity(definition.tables.len());
     for table in &definition.tables {
         statics.push(static_input(table, storage, &definition.conf).await?);

@@ -68,7 +68,7 @@ pub enum Finding {
 }
 
 /// Decides whether the findings can run in the mode.
-pub fn check(findings: &[Finding], mode: OutputMode) -> Result<(), Error> {
+pub fn check(findings: &[Finding], mode: OutputMode, has_watermark: bool) -> Result<(), Error> {
     let aggregated = findings.iter().any(|f| matches!(f, Finding::Aggregation | Finding::Distinct | Finding::SessionWindow));
     if mode == OutputMode::Complete && !aggregated {
         return Err(invalid_mode(mode, "no streaming aggregations", "use outputMode Append"));
@@ -76,7 +76,7 @@ pub fn check(findings: &[Finding], mode: OutputMode) -> Result<(), Error> {
     if mode == OutputMode::Update && findings.contains(&Finding::SessionWindow) {
         return Err(invalid_mode(mode, "session window streaming aggregations", "use outputMode Append"));
     }
-    if mode == OutputMode::Append && aggregated {
+    if mode == OutputMode::Append && aggregated && !has_watermark {
         return Err(invalid_mode(mode, "streaming aggregations without watermark", "aggregate where the sink's table is read"));
     }
     for finding in findings {

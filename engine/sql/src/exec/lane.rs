@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_filter_over_decoded_columns_does_not_decode_twice() {
         let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Utf8, true)]));
-        let stream = StreamInput { name: "s".into(), schema };
+        let stream = StreamInput { name: "s".into(), schema, has_watermark: false };
         let sql = "SELECT x.d.a, x.d.b FROM (SELECT from_json(v, 'a INT, b STRING') AS d FROM s) AS x WHERE x.d.a > 1";
         let text = QueryText { sql: sql.into(), ..QueryText::default() };
         let query = compile(&SqlConf::default(), vec![stream], vec![], &text, OutputMode::Append).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     #[tokio::test]
     async fn runs_leave_nothing_in_the_cached_plan() {
         let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8, true), Field::new("v", DataType::Int64, true)]));
-        let stream = StreamInput { name: "s".into(), schema: Arc::clone(&schema) };
+        let stream = StreamInput { name: "s".into(), schema: Arc::clone(&schema), has_watermark: false };
         let text = QueryText {
             sql: "SELECT k, explode(array(v, v + 1)) AS w FROM s WHERE v > 0 UNION ALL SELECT upper(k), v FROM s".into(),
             ..QueryText::default()

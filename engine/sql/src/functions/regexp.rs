@@ -15,7 +15,7 @@ use weir_core::Error;
 
 use super::args;
 use crate::analyzer::{Analyzer, Typed};
-use crate::error::spark_error;
+use crate::error::{from_planning, spark_error};
 use crate::types::list_of;
 use crate::udf::{Rows, downcast};
 
@@ -40,6 +40,11 @@ pub const NAMES: &[&str] = &[
 /// Builds a call.
 pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
     let (text, int) = (DataType::Utf8, DataType::Int32);
+    if !matches!(name, "like" | "ilike")
+        && let Some(pattern) = list.get(1).and_then(Typed::text)
+    {
+        Patterns::default().get(name, pattern).map_err(from_planning)?;
+    }
     let shown = format!("{name}({})", list.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", "));
     let call = match name {
         "like" | "ilike" => {
@@ -157,7 +162,8 @@ impl Patterns {
         }
         let compiled = Regex::new(&from_java(pattern)).map_err(|e| {
             let reason = if pattern.contains("(?=") || pattern.contains("(?!") || pattern.contains("(?<=") || pattern.contains("(?<!") {
-                "look-around is not supported".to_owned()
+                "look-around is not supported; match what is around as well and take the part with regexp_extract(text, pattern, group)"
+                    .to_owned()
             } else {
                 e.to_string().lines().last().unwrap_or_default().to_owned()
             };

@@ -61,6 +61,15 @@ pub fn option_error(error: &DecodeError) -> Error {
 }
 
 impl FormatOptions {
+    /// The column that takes records which do not fit the schema, where the format has one.
+    pub fn corrupt_record_column(&self) -> Option<&str> {
+        match self {
+            Self::Json(options) => Some(&options.corrupt_record_column),
+            Self::Csv(options) => Some(&options.corrupt_column),
+            Self::Text(_) | Self::Parquet(_) => None,
+        }
+    }
+
     /// Reads the options of a format.
     pub fn parse(format: &str, options: &Options, conf: &BTreeMap<String, String>) -> Result<Self> {
         let session = session_zone(conf)?;

@@ -25,6 +25,37 @@ fn two_strings() -> FileSchema {
     schema(&[("a", DataType::Utf8), ("b", DataType::Utf8)])
 }
 
+/// A folder with files, to be read any number of times.
+struct Files {
+    _dir: tempfile::TempDir,
+    settings: Arc<ReadSettings>,
+    tasks: Vec<FileTask>,
+}
+
+impl Files {
+    fn new(format: &str, options: &[(&str, &str)], schema: FileSchema, files: &[(&str, &[u8])], conf: &[(&str, &str)]) -> Result<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = storage().open(dir.path().to_str().unwrap()).unwrap();
+        let conf: BTreeMap<String, String> = conf.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let options = Options::new(options.iter().copied());
+        let unreadable = Unreadable::parse(&options, &conf)?;
+        let format = FormatOptions::parse(format, &options, &conf)?;
+        let settings = Arc::new(ReadSettings::new(format, schema, folder.store().clone(), unreadable));
+        let mut tasks = Vec::new();
+        for (name, content) in files {
+            if *content != b"missing" {
+                std::fs::write(dir.path().join(name), content).unwrap();
+            }
+            tasks.push(FileTask { path: folder.path_of(name), uri: (*name).to_owned(), root_depth: usize::MAX });
+        }
+        Ok(Self { _dir: dir, settings, tasks })
+    }
+
+    fn readers(&self, scan: &Scan, most: usize) -> Result<Vec<Box<dyn PartitionReader>>> {
+        partition_readers(&self.settings, self.tasks.clone(), scan, most)
+    }
+}
+
 async fn read(
     format: &str,
     options: &[(&str, &str)],
@@ -33,21 +64,9 @@ async fn read(
     scan: Scan,
     conf: &[(&str, &str)],
 ) -> Result<Vec<Vec<String>>> {
-    let dir = tempfile::tempdir().unwrap();
-    let folder = storage().open(dir.path().to_str().unwrap()).unwrap();
-    let conf: BTreeMap<String, String> = conf.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let options = Options::new(options.iter().copied());
-    let unreadable = Unreadable::parse(&options, &conf)?;
-    let settings = Arc::new(ReadSettings::new(FormatOptions::parse(format, &options, &conf)?, schema, folder.store().clone(), unreadable));
-    let mut tasks = Vec::new();
-    for (name, content) in files {
-        if *content != b"missing" {
-            std::fs::write(dir.path().join(name), content).unwrap();
-        }
-        tasks.push(FileTask { path: folder.path_of(name), uri: (*name).to_owned(), root_depth: usize::MAX });
-    }
+    let files = Files::new(format, options, schema, files, conf)?;
     let mut slices = Vec::new();
-    for mut reader in partition_readers(&settings, tasks, &scan, 4)? {
+    for mut reader in files.readers(&scan, 4)? {
         while let Some(batch) = reader.next().await? {
             assert!(batch.num_rows() > 0 && batch.num_rows() <= scan.max_rows);
             slices.push((0..batch.num_rows()).map(|row| text(&batch, row)).collect());
@@ -165,4 +184,50 @@ proptest! {
             }
         });
     }
+}
+
+#[tokio::test]
+async fn a_record_is_corrupt_whichever_columns_are_read() {
+    let lines: &[u8] = b"{\"a\":1,\"b\":2}\n{\"a\":\"x\",\"b\":2}\n{\"a\":1,\"b\":\"y\"}\n";
+    for (format, content) in [("csv", &b"1,2\nx,2\n1,y\n"[..]), ("json", lines)] {
+        for columns in [vec![2], vec![0, 2], vec![0, 1, 2]] {
+            let schema = schema(&[("a", DataType::Int32), ("b", DataType::Int32), ("_corrupt_record", DataType::Utf8)]);
+            let scan = Scan { columns: columns.clone(), ..all(100) };
+            let rows = read(format, &[], schema, &[("x", content)], scan, &[]).await.unwrap().concat();
+            let good: Vec<bool> = rows.iter().map(|row| row.ends_with("NULL")).collect();
+            assert_eq!(good, [true, false, false], "{format} {columns:?}: {rows:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_goes_on_at_every_position_of_another() {
+    let contents: [(&str, &[u8]); 4] = [("a", b"1,1\n2,2\n3,3\n"), ("b", b""), ("c", b"4,4\n5,5\n"), ("d", b"6,6\n")];
+    let files = Files::new("csv", &[], two_strings(), &contents, &[]).unwrap();
+    let rest = async |position: Option<u64>, max_rows: usize| {
+        let mut reader = files.readers(&all(max_rows), 1).unwrap().remove(0);
+        if let Some(position) = position {
+            reader.skip_to(position);
+        }
+        let mut rows = Vec::new();
+        while let Some(batch) = reader.next().await.unwrap() {
+            rows.extend((0..batch.num_rows()).map(|row| (text(&batch, row), reader.position())));
+        }
+        rows
+    };
+    for max_rows in [1, 2, 100] {
+        let whole = rest(None, max_rows).await;
+        assert_eq!(whole.len(), 6);
+        for (at, (_, position)) in whole.iter().enumerate() {
+            let handed_out = whole.iter().take_while(|(_, other)| other <= position).count();
+            assert!(at < handed_out);
+            for again in [1, 2, 100] {
+                let left: Vec<String> = rest(Some(*position), again).await.into_iter().map(|(row, _)| row).collect();
+                assert!(left.iter().eq(whole[handed_out..].iter().map(|(row, _)| row)), "{max_rows} {again} {position}: {left:?}");
+            }
+        }
+    }
+    let names = |max_rows| files.readers(&all(max_rows), 2).unwrap().iter().map(|reader| reader.name()).collect::<Vec<_>>();
+    assert_eq!(names(1), names(100));
+    assert!(names(1)[0].starts_with("a b as Csv"), "{:?}", names(1));
 }

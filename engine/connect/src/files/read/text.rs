@@ -40,6 +40,41 @@ pub trait RowDecoder: Send {
     fn malformed(&self) -> u64;
 }
 
+/// The rows of a decoder that decodes more columns than are wanted.
+struct SomeColumns {
+    decoder: Box<dyn RowDecoder>,
+    columns: Vec<usize>,
+}
+
+impl SomeColumns {
+    fn new(decoder: Box<dyn RowDecoder>, decoded: &SchemaRef, wanted: &SchemaRef) -> Result<Self> {
+        let columns = wanted.fields().iter().map(|field| decoded.index_of(field.name())).collect::<std::result::Result<_, _>>();
+        Ok(Self { decoder, columns: columns.map_err(|e| internal("find the wanted columns of a file", e))? })
+    }
+}
+
+impl RowDecoder for SomeColumns {
+    fn push(&mut self, record: &[u8]) -> Result<()> {
+        self.decoder.push(record)
+    }
+
+    fn rows(&self) -> usize {
+        self.decoder.rows()
+    }
+
+    fn memory(&self) -> usize {
+        self.decoder.memory()
+    }
+
+    fn flush(&mut self) -> Result<RecordBatch> {
+        self.decoder.flush()?.project(&self.columns).map_err(|e| internal("take the wanted columns of a file", e))
+    }
+
+    fn malformed(&self) -> u64 {
+        self.decoder.malformed()
+    }
+}
+
 /// Opens a file of a text format.
 pub async fn open(
     scan: &Arc<FileScan>,
@@ -50,14 +85,18 @@ pub async fn open(
 ) -> Result<Box<dyn FileReader>> {
     let bytes = ByteStream::open(store, &task.path, &task.uri).await?;
     let uri = task.uri.as_str();
+    // Whether a record is corrupt must not depend on which other columns a query happens to read.
+    let is_judged = format.corrupt_record_column().is_some_and(|name| scan.wanted.field_with_name(name).is_ok());
+    let decoded = if is_judged { &schema.data } else { &scan.wanted };
     let decoder: Box<dyn RowDecoder> = match format {
         FormatOptions::Json(options) => {
-            let decoder = JsonDecoder::new(scan.wanted.clone(), options.clone()).map_err(|e| decode_failed(&e, uri))?;
-            Box::new(JsonRows { decoder, wanted: scan.wanted.clone(), malformed: 0, uri: task.uri.clone() })
+            let decoder = JsonDecoder::new(decoded.clone(), options.clone()).map_err(|e| decode_failed(&e, uri))?;
+            Box::new(JsonRows { decoder, wanted: decoded.clone(), malformed: 0, uri: task.uri.clone() })
         }
-        FormatOptions::Csv(options) => Box::new(CsvDecoder::new(options, &schema.data, &scan.wanted, uri)?),
-        FormatOptions::Text(_) | FormatOptions::Parquet(_) => Box::new(TextRows::new(&scan.wanted)),
+        FormatOptions::Csv(options) => Box::new(CsvDecoder::new(options, &schema.data, decoded, uri)?),
+        FormatOptions::Text(_) | FormatOptions::Parquet(_) => Box::new(TextRows::new(decoded)),
     };
+    let decoder = if decoded == &scan.wanted { decoder } else { Box::new(SomeColumns::new(decoder, decoded, &scan.wanted)?) };
     let framing = format.framing();
     let empty_is_a_record = matches!(format, FormatOptions::Text(_)) && framing == Framing::Whole;
     Ok(Box::new(TextReader {

@@ -3,7 +3,8 @@
 //! Columns go by position in the data schema. A field that does not fit its
 //! type is null and makes the record malformed; so does a wrong number of
 //! fields, but only while every column is read (a scan of fewer columns does
-//! not look at the others, as Spark's column pruning). Lines without text and
+//! not look at the others, as Spark's column pruning; one that reads the
+//! corrupt-record column reads all). Lines without text and
 //! comments are no records.
 
 pub mod options;
