@@ -178,3 +178,16 @@ fn refused_client_settings_are_sparks() {
         assert!(parse(Format::Kafka, Role::Sink, &given, Completeness::Complete).into_result().is_err(), "{name}");
     }
 }
+
+#[test]
+fn a_number_that_is_too_great_is_told_the_greatest() {
+    let most = ", and at most 2147483647";
+    for value in ["9223372036854775807", "99999999999999999999", "2147483648"] {
+        let found = messages(Format::RateMicroBatch, &[("rowsPerBatch", "1"), ("advanceMillisPerBatch", value)]);
+        assert!(found.len() == 1 && found[0].ends_with(most) && found[0].contains(value), "{found:?}");
+    }
+    for value in ["-1", "x", ""] {
+        let found = messages(Format::RateMicroBatch, &[("rowsPerBatch", "1"), ("advanceMillisPerBatch", value)]);
+        assert!(found.len() == 1 && !found[0].contains("at most"), "{found:?}");
+    }
+}

@@ -93,6 +93,15 @@ pub const POSITIVE_LONG: Kind = Kind::Int { min: 1, max: i64::MAX };
 pub const COUNT: Kind = Kind::Int { min: 0, max: i32::MAX as i64 };
 
 impl Kind {
+    /// The greatest value, where a text is a whole number beyond it.
+    pub fn exceeded(&self, text: &str) -> Option<i64> {
+        let Kind::Int { max, .. } = self else { return None };
+        let digits = text.trim().trim_start_matches('+').trim_start_matches('0');
+        let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        // What has more digits than any number here is beyond all of them.
+        (is_whole && digits.parse::<i64>().map_or(true, |value| value > *max)).then_some(*max)
+    }
+
     /// Reads a text. The error completes the sentence "must be …".
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         match self {

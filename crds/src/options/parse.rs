@@ -121,7 +121,11 @@ fn read_value(row: &'static OptionRow, name: &str, text: &str, parsed: &mut Pars
         Err(reason) => {
             let shown = if row.secret { "…" } else { text };
             let message = match row.bad_value {
-                Some(template) => template.replace("{}", shown),
+                // Spark's words for it do not say that there is a greatest value.
+                Some(template) => {
+                    let most = row.kind.exceeded(text).map_or_else(String::new, |most| format!(", and at most {most}"));
+                    template.replace("{}", shown) + &most
+                }
                 None => format!("Invalid value '{shown}' for option '{}', {reason}", row.name),
             };
             let finding = Finding::error("option-value", name, message).allowed(row.kind.allowed());
