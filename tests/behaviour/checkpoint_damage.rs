@@ -163,11 +163,29 @@ fn verify_names_all_damage() {
         crate::support::finish("weir checkpoint verify", command)
     };
     verify().assert_code(0);
+    // What a run reads of a source's log: verify says what the run will say.
+    let entry = place.path().join("checkpoint/sources/0/2");
+    let whole = fs::read_to_string(&entry).unwrap();
+    for (text, words) in [(&whole[..whole.len() - 3], "sources/0/2 is damaged"), ("", "sources/0/2 is damaged: it is empty")] {
+        write(&entry, text);
+        for ended in [verify(), place.run_once(&job(), &[])] {
+            ended.assert_code(21);
+            assert!(ended.stderr.contains(words), "{}", ended.stderr);
+        }
+    }
+    fs::remove_file(&entry).unwrap();
+    for ended in [verify(), place.run_once(&job(), &[])] {
+        ended.assert_code(21);
+        assert!(ended.stderr.contains("planned up to log entry 2"), "{}", ended.stderr);
+    }
+    write(&entry, &whole);
+    verify().assert_code(0);
+    write(place.path().join("checkpoint/_weir/sink"), "{");
     write(place.path().join("checkpoint/offsets/2"), "");
     fs::remove_file(place.path().join("checkpoint/offsets/1")).unwrap();
     let ended = verify();
     ended.assert_code(21);
-    for word in ["offsets/2 is damaged", "commits/1 has no plan"] {
+    for word in ["offsets/2 is damaged", "commits/1 has no plan", "_weir/sink is damaged"] {
         assert!(ended.stderr.contains(word), "{}", ended.stderr);
     }
 }

@@ -4,6 +4,7 @@
 //! queries below it; `verify` prints the damage and exits with 21 when there is some.
 
 use serde::Serialize;
+use weir_connect::source_logs;
 use weir_core::Error;
 use weir_core::checkpoint::copy::{CopyAs, copy};
 use weir_core::checkpoint::inspect::{Inspection, below, inspect};
@@ -85,7 +86,7 @@ impl Root {
 fn read(location: &str) -> Result<Found, Error> {
     runtime()?.block_on(async {
         let root = Storage::new(Durability::PageCache).open(location)?;
-        let found = inspect(&root).await?;
+        let mut found = inspect(&root).await?;
         if found.query_id.is_none() && found.planned.is_empty() && found.epoch.is_none() && found.damage.len() == 1 {
             let queries = below(&root).await?;
             if !queries.is_empty() {
@@ -93,6 +94,8 @@ fn read(location: &str) -> Result<Found, Error> {
             }
             return Err(Error::config("CHECKPOINT_NOT_FOUND", format!("there is no checkpoint at {}; give the checkpointLocation of one query that has run, as the manifest has it and from the same folder", root.url())));
         }
+        let of_sources = source_logs::damage(&root, &found).await?;
+        found.damage.extend(of_sources);
         Ok(Found::Checkpoint(Box::new(found)))
     })
 }

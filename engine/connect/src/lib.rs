@@ -17,6 +17,7 @@ pub mod registry;
 pub mod render;
 pub mod sink;
 pub mod source;
+pub mod source_logs;
 pub mod tables;
 #[cfg(test)]
 mod testing;

@@ -107,6 +107,17 @@ pub fn interval_for(names: &[String], default: u64) -> u64 {
     }
 }
 
+/// The interval of a log whose writer's setting is not known: `usual` where its names fit, else the one that they tell.
+pub fn interval_of(names: &[String], usual: u64) -> u64 {
+    let plain = || names.iter().filter(|name| !name.ends_with(SUFFIX)).filter_map(|name| id_of(name));
+    let fitting = interval_for(names, usual);
+    if plain().any(|id| is_compaction(id, fitting)) {
+        // Longer than the log: one compaction is then the first, none is none yet.
+        return interval_for(names, names.iter().filter_map(|name| id_of(name)).max().unwrap_or(0) + 2);
+    }
+    fitting
+}
+
 /// Everything an entry's file holds.
 pub fn render<E: LogEntry>(entries: &[E]) -> Result<String> {
     let mut text = String::from("v1");
@@ -169,6 +180,28 @@ impl<E: LogEntry> CompactibleLog<E> {
     pub async fn open(log: FencedLog, settings: LogSettings) -> Result<Self> {
         let interval = interval_for(&log.names().await?, settings.compact_interval);
         Ok(Self { log, settings, interval, entry: PhantomData })
+    }
+
+    /// Opens a log that somebody else writes, under the interval that its names tell of.
+    pub async fn to_look_at(log: FencedLog) -> Result<Self> {
+        let settings = LogSettings::from_conf(&BTreeMap::new(), "")?;
+        let interval = interval_of(&log.names().await?, settings.compact_interval);
+        Ok(Self { log, settings, interval, entry: PhantomData })
+    }
+
+    /// The files that cannot be read, a sentence each.
+    pub async fn unreadable(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for name in self.log.names().await?.iter().filter(|name| id_of(name).is_some()) {
+            let body = self.log.read(name).await?.unwrap_or_default();
+            found.extend(parse::<E>(&body, &self.place(name)).err().map(|error| error.message().to_owned()));
+        }
+        Ok(found)
+    }
+
+    /// Where the log is.
+    pub fn url(&self) -> &url::Url {
+        self.log.folder().url()
     }
 
     /// The id of the newest entry.

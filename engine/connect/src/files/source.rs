@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use serde::Deserialize;
-use url::Url;
 use weir_core::storage::Storage;
 use weir_core::{Error, Offset, Result};
 
@@ -25,7 +23,7 @@ use super::read::{FileTask, ReadSettings, Unreadable, partition_readers};
 use super::schema::{self, FileSchema};
 use super::seen::SeenFiles;
 use super::select::{Caching, Limit, Selected, select};
-use super::source_log::{self, FileEntry};
+use super::source_log::{self, FileEntry, step_of};
 use crate::open::{SourceContext, SourcePlace};
 use crate::options::Options;
 use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
@@ -48,8 +46,6 @@ pub struct FileStream {
 pub struct FileStreamSource {
     stream: FileStream,
     log: CompactibleLog<FileEntry>,
-    /// `sources/<n>/`, for messages.
-    log_url: Url,
     /// The newest step in the log.
     log_offset: Option<u64>,
     committed: Option<u64>,
@@ -86,28 +82,6 @@ impl Outstanding {
             oldest_ms: files.iter().map(|file| file.modified_ms).min(),
         }
     }
-}
-
-#[derive(Deserialize)]
-struct LogOffset {
-    #[serde(rename = "logOffset")]
-    log_offset: i64,
-}
-
-/// The step that an offset names; none before the first file.
-fn step_of(offset: Option<&Offset>) -> Result<Option<u64>> {
-    let Some(offset) = offset else { return Ok(None) };
-    let parsed: Result<LogOffset, _> = serde_json::from_str(offset.json());
-    // Spark 1.x wrote bare numbers; Spark still reads them.
-    let step = parsed.map(|offset| offset.log_offset).or_else(|e| offset.json().trim().parse().map_err(|_| e));
-    let step = step.map_err(|e| {
-        Error::incompatible(
-            "INVALID_SOURCE_OFFSET",
-            format!("the checkpoint holds the offset {offset} where the file source keeps {{\"logOffset\":n}}; use the checkpoint of this source or a new checkpointLocation"),
-        )
-        .with_source(e)
-    })?;
-    Ok(u64::try_from(step).ok())
 }
 
 fn offset_of(step: u64) -> Offset {
@@ -151,7 +125,6 @@ impl FileStreamSource {
     pub async fn new(stream: FileStream, place: SourcePlace) -> Result<Self> {
         Ok(Self {
             seen: SeenFiles::new(stream.options.identity, stream.options.max_file_age_ms),
-            log_url: place.log.folder().url().clone(),
             log: CompactibleLog::open(place.log, stream.log_settings).await?,
             stream,
             log_offset: None,
@@ -233,21 +206,10 @@ impl Source for FileStreamSource {
     }
 
     async fn open(&mut self, last: Option<&Offset>) -> Result<()> {
-        self.log_offset = self.log.latest().await?;
-        let last = step_of(last)?;
-        if last > self.log_offset {
-            return Err(Error::incompatible(
-                "MISSING_FILE_LOG",
-                format!(
-                    "a batch was planned up to log entry {} of the file source, but the newest one in {} is {}; restore the folder sources/ of the checkpoint, or use a new checkpointLocation with a new checkpointResetNonce",
-                    last.unwrap_or(0),
-                    self.log_url,
-                    self.log_offset.map_or_else(|| "missing".to_owned(), |step| step.to_string())
-                ),
-            ));
-        }
-        if let Some(latest) = self.log_offset {
-            for entry in self.log.all(latest).await? {
+        let (latest, entries) = source_log::known(&self.log, step_of(last)?).await?;
+        self.log_offset = latest;
+        if latest.is_some() {
+            for entry in entries {
                 self.seen.add(&entry.path, entry.timestamp);
             }
             self.seen.purge();

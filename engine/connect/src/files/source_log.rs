@@ -5,7 +5,8 @@
 //! A compaction keeps everything, so a step is always the lines with its id.
 
 use serde::{Deserialize, Serialize};
-use weir_core::{Error, Result};
+use weir_core::checkpoint::FencedLog;
+use weir_core::{Error, ErrorClass, Offset, Result};
 
 use super::compactible::{Added, CompactibleLog, LogEntry, Retention};
 
@@ -25,6 +26,70 @@ impl LogEntry for FileEntry {
     fn keep(&self, _retention: &Retention) -> bool {
         true
     }
+}
+
+#[derive(Deserialize)]
+struct LogOffset {
+    #[serde(rename = "logOffset")]
+    log_offset: i64,
+}
+
+/// The step that an offset names; none before the first file.
+pub fn step_of(offset: Option<&Offset>) -> Result<Option<u64>> {
+    let Some(offset) = offset else { return Ok(None) };
+    let parsed: Result<LogOffset, _> = serde_json::from_str(offset.json());
+    // Spark 1.x wrote bare numbers; Spark still reads them.
+    let step = parsed.map(|offset| offset.log_offset).or_else(|e| offset.json().trim().parse().map_err(|_| e));
+    let step = step.map_err(|e| {
+        Error::incompatible(
+            "INVALID_SOURCE_OFFSET",
+            format!("the checkpoint holds the offset {offset} where the file source keeps {{\"logOffset\":n}}; use the checkpoint of this source or a new checkpointLocation"),
+        )
+        .with_source(e)
+    })?;
+    Ok(u64::try_from(step).ok())
+}
+
+/// The newest step and every file of the log, for a source whose newest planned step is `planned`.
+pub async fn known(log: &CompactibleLog<FileEntry>, planned: Option<u64>) -> Result<(Option<u64>, Vec<FileEntry>)> {
+    let latest = log.latest().await?;
+    if planned > latest {
+        return Err(Error::incompatible(
+            "MISSING_FILE_LOG",
+            format!(
+                "a batch was planned up to log entry {} of the file source, but the newest one in {} is {}; restore the folder sources/ of the checkpoint, or use a new checkpointLocation with a new checkpointResetNonce",
+                planned.unwrap_or(0),
+                log.url(),
+                latest.map_or_else(|| "missing".to_owned(), |step| step.to_string())
+            ),
+        ));
+    }
+    let entries = match latest {
+        Some(latest) => log.all(latest).await?,
+        None => Vec::new(),
+    };
+    Ok((latest, entries))
+}
+
+/// What a run cannot read of the log: `last` is the newest planned offset, `run_again` the one that the planned batch
+/// begins with, if that batch is uncommitted.
+pub async fn damage(log: FencedLog, last: Option<&Offset>, run_again: Option<Option<&Offset>>) -> Result<Vec<String>> {
+    let log = CompactibleLog::<FileEntry>::to_look_at(log).await?;
+    let mut found = log.unreadable().await?;
+    let looked = async {
+        let planned = step_of(last)?;
+        known(&log, planned).await?;
+        if let (Some(before), Some(to)) = (run_again, planned) {
+            steps(&log, step_of(before)?.map_or(0, |step| step + 1), to).await?;
+        }
+        Ok::<_, Error>(())
+    };
+    match looked.await {
+        Err(error) if error.class() != ErrorClass::Incompatible => return Err(error),
+        Err(error) if !found.iter().any(|known| known == error.message()) => found.push(error.message().to_owned()),
+        _ => {}
+    }
+    Ok(found)
 }
 
 /// The files of the steps `from..=to`, in order.

@@ -33,5 +33,5 @@ pub use plan::OffsetRange;
 pub use properties::ClientSettings;
 pub use sink::{KafkaSink, KafkaSinkOptions};
 pub use source::{KafkaSource, PreparedKafka};
-pub use starting::{StartingOffsets, TimestampMiss};
+pub use starting::{StartingOffsets, TimestampMiss, damage};
 pub use table::KafkaTable;

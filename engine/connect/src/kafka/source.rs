@@ -111,15 +111,14 @@ impl KafkaSource {
     }
 
     async fn initial(&self) -> Result<PartitionOffsets> {
-        let place = format!("{}/{}", self.log.folder().url(), starting::ENTRY);
-        if let Some(entry) = self.log.read(starting::ENTRY).await? {
-            return starting::from_entry(&entry, &place);
+        if let Some(stored) = starting::stored(&self.log).await? {
+            return Ok(stored);
         }
         let options = Arc::clone(&self.options);
         let resolved = self.ask(move |lookup| resolve_offsets(&options.starting, lookup, End::Starting)).await?;
         match self.log.append(starting::ENTRY, starting::to_entry(&resolved)).await? {
             Appended::New => Ok(resolved),
-            Appended::Stored(entry) => starting::from_entry(&entry, &place),
+            Appended::Stored(entry) => starting::from_entry(&entry, &starting::place(&self.log)),
         }
     }
 

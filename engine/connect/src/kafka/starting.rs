@@ -6,7 +6,8 @@
 //! with and without the zero byte. `-1` and `-2` never reach the log.
 
 use bytes::Bytes;
-use weir_core::{Error, Result};
+use weir_core::checkpoint::FencedLog;
+use weir_core::{Error, Offset, Result};
 
 use super::errors;
 use super::offsets::{self, PartitionOffsets, TopicPartition};
@@ -67,6 +68,32 @@ pub fn from_entry(entry: &[u8], place: &str) -> Result<PartitionOffsets> {
         None => return Err(damaged("it has no version line".to_owned())),
     };
     offsets::parse(json).map_err(damaged)
+}
+
+/// The stored entry; `None` before the first plan.
+pub async fn stored(log: &FencedLog) -> Result<Option<PartitionOffsets>> {
+    let entry = log.read(ENTRY).await?;
+    entry.map(|entry| from_entry(&entry, &place(log))).transpose()
+}
+
+/// The entry, for messages.
+pub fn place(log: &FencedLog) -> String {
+    format!("{}/{ENTRY}", log.folder().url())
+}
+
+/// What a run cannot read of the log: `last` is the newest planned offset, `run_again` the one that the planned batch
+/// begins with, if that batch is uncommitted.
+pub async fn damage(log: &FencedLog, last: Option<&Offset>, run_again: Option<Option<&Offset>>) -> Result<()> {
+    last.map(offsets::from_checkpoint).transpose()?;
+    if stored(log).await?.is_none() && last.is_some() && run_again == Some(None) {
+        let text = format!(
+            "{}, the initial offsets of the Kafka source, is missing although the batch that begins there is planned and not committed; \
+             restore the file or start with a new checkpoint",
+            place(log)
+        );
+        return Err(Error::incompatible("MISSING_KAFKA_INITIAL_OFFSET", text));
+    }
+    Ok(())
 }
 
 /// Which end of a read some offsets are.

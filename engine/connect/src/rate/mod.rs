@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use weir_core::{Error, Result};
 
 pub use per_batch::RatePerBatchSource;
-pub use per_second::{RateOptions, RateSource};
+pub use per_second::{RateOptions, RateSource, damage};
 
 use crate::options::Options;
 use crate::source::{PartitionReader, ReadCounters, Scan};

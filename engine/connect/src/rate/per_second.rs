@@ -97,8 +97,8 @@ impl RateSource {
             return Ok(created);
         }
         let log = &self.log;
-        let created = match log.read("0").await? {
-            Some(stored) => parse_creation(&stored, log.folder().url())?,
+        let created = match stored_creation(log).await? {
+            Some(stored) => stored,
             None => match log.append("0", format!("v1\n{now_ms}")).await? {
                 Appended::New => now_ms,
                 Appended::Stored(stored) => parse_creation(&stored, log.folder().url())?,
@@ -123,6 +123,25 @@ fn seconds_of(offset: &Offset) -> Result<u64> {
             format!("the checkpoint holds the offset {offset} where the rate source keeps a number of seconds; use the checkpoint of this source or a new checkpointLocation"),
         )
     })
+}
+
+async fn stored_creation(log: &FencedLog) -> Result<Option<i64>> {
+    log.read("0").await?.map(|stored| parse_creation(&stored, log.folder().url())).transpose()
+}
+
+/// What a run cannot read of the log of a source with this newest offset.
+pub async fn damage(log: &FencedLog, last: Option<&Offset>) -> Result<()> {
+    last.map(seconds_of).transpose()?;
+    match stored_creation(log).await? {
+        None if last.is_some() => Err(creation_is_gone(log)),
+        _ => Ok(()),
+    }
+}
+
+fn creation_is_gone(log: &FencedLog) -> Error {
+    let url = log.folder().url();
+    let text = format!("{url}/0, the creation time of the rate source, is gone; restore the file or use a new checkpointLocation");
+    Error::incompatible("DAMAGED_SOURCE_LOG", text)
 }
 
 fn parse_creation(stored: &[u8], log: &url::Url) -> Result<i64> {
@@ -185,15 +204,7 @@ impl Source for RateSource {
         if first >= last || start >= end {
             return Ok(Vec::new());
         }
-        let Some(created) = self.created_ms.or(self.stored_creation().await?) else {
-            return Err(Error::incompatible(
-                "DAMAGED_SOURCE_LOG",
-                format!(
-                    "{}/0, the creation time of the rate source, is gone; restore the file or use a new checkpointLocation",
-                    self.log.folder().url()
-                ),
-            ));
-        };
+        let Some(created) = self.created_ms.or(stored_creation(&self.log).await?) else { return Err(creation_is_gone(&self.log)) };
         let start_ms = created.saturating_add((start as i64).saturating_mul(1000));
         let ms_per_value = (end - start) as f64 * 1000.0 / (last - first) as f64;
         let step = i64::try_from(self.options.partitions).unwrap_or(i64::MAX);
@@ -230,12 +241,5 @@ impl Source for RateSource {
         };
         let seconds = Some((elapsed - processed) as f64);
         Ok(Backlog { records, bytes: records.map(|records| records * 16), files: None, seconds })
-    }
-}
-
-impl RateSource {
-    async fn stored_creation(&self) -> Result<Option<i64>> {
-        let log = &self.log;
-        log.read("0").await?.map(|stored| parse_creation(&stored, log.folder().url())).transpose()
     }
 }

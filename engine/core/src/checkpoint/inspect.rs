@@ -4,7 +4,7 @@
 //! claims nothing, writes nothing, and reports all damage instead of the first.
 //! `below` finds the checkpoints of a job's `checkpointRoot`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::entries::{self, CommitEntry, OffsetEntry};
 use super::fence;
 use super::owner::Owner;
+use super::query::{SINK, sink_record};
 use crate::error::{Error, Result};
 use crate::storage::Folder;
 
@@ -39,6 +40,9 @@ pub struct Inspection {
     pub newest: Option<Newest>,
     /// Everything that is damaged, a sentence each.
     pub damage: Vec<String>,
+    /// The plans that can be read, by batch: what the sources' own logs are judged by.
+    #[serde(skip)]
+    pub plans: BTreeMap<u64, OffsetEntry>,
 }
 
 /// The newest planned batch.
@@ -69,10 +73,10 @@ pub async fn inspect(root: &Folder) -> Result<Inspection> {
     let (offsets, commits) = (root.child("offsets"), root.child("commits"));
     found.planned = fence::claims(&offsets).await?;
     found.committed = fence::claims(&commits).await?;
-    let mut newest = None;
     for batch in found.planned.clone() {
         let bytes = offsets.read(&batch.to_string()).await?.unwrap_or_default();
-        newest = noted(OffsetEntry::parse(&name(&format!("offsets/{batch}")), &bytes), &mut found.damage).map(|entry| (batch, entry));
+        let entry = noted(OffsetEntry::parse(&name(&format!("offsets/{batch}")), &bytes), &mut found.damage);
+        found.plans.extend(entry.map(|entry| (batch, entry)));
     }
     for batch in found.committed.clone() {
         let bytes = commits.read(&batch.to_string()).await?.unwrap_or_default();
@@ -86,9 +90,10 @@ pub async fn inspect(root: &Folder) -> Result<Inspection> {
         }
     }
     gaps(&mut found, root.url().as_str());
+    let newest = found.planned.last().and_then(|batch| found.plans.get_key_value(batch));
     found.newest = newest.map(|(batch, entry)| Newest {
-        batch,
-        committed: found.committed.contains(&batch),
+        batch: *batch,
+        committed: found.committed.contains(batch),
         watermark_ms: entry.watermark_ms,
         timestamp_ms: entry.timestamp_ms,
         offsets: entry.offsets.iter().map(|o| o.as_ref().map_or(serde_json::Value::Null, |o| o.to_value())).collect(),
@@ -126,8 +131,14 @@ async fn weir_files(root: &Folder, found: &mut Inspection) -> Result<()> {
     found.epoch = fence::highest(&fence::claims(&weir.child("epochs")).await?);
     let released = fence::claims(&weir.child("released")).await?;
     found.released = found.epoch.is_some_and(|epoch| released.contains(&epoch));
-    if let Some(bytes) = weir.read("sink").await? {
-        found.sink = serde_json::from_slice(&bytes).ok();
+    for object in weir.list().await? {
+        // One for each reset nonce; the first has none in its name.
+        let Some(file) = object.location.filename().filter(|file| *file == SINK || file.starts_with(&format!("{SINK}."))) else { continue };
+        let bytes = weir.read(file).await?.unwrap_or_default();
+        let record = noted(sink_record(&format!("{}/{file}", weir.url()), &bytes), &mut found.damage);
+        if file == SINK {
+            found.sink = record.map(serde_json::Value::Object);
+        }
     }
     Ok(())
 }

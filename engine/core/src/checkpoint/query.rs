@@ -79,16 +79,15 @@ impl QueryLog {
     /// `nonce` is the query's `checkpointResetNonce`: a changed nonce allows a
     /// changed sink, and each nonce keeps its own record.
     pub async fn bind_sink(&self, identity: &str, nonce: u64) -> Result<BoundSink> {
-        let name = if nonce == 0 { "sink".to_owned() } else { format!("sink.{nonce}") };
+        let name = if nonce == 0 { SINK.to_owned() } else { format!("{SINK}.{nonce}") };
         let since = self.next_batch().await?;
-        let mut record = sink_record(identity.as_bytes()).unwrap_or_default();
+        let mut record = sink_record(&name, identity.as_bytes())?;
         record.insert(SINCE.to_owned(), since.into());
         let body = serde_json::to_vec(&record).expect("an identity is strings");
         failpoint::hit("claim.sink-identity.before")?;
         if self.claim.weir().create_new(&name, body).await? == Created::AlreadyExists {
             let stored = self.claim.weir().read(&name).await?.unwrap_or_default();
-            let recorded =
-                sink_record(&stored).ok_or_else(|| damaged(&format!("{}/{name}", self.claim.weir().url()), "it is not a JSON object"))?;
+            let recorded = sink_record(&format!("{}/{name}", self.claim.weir().url()), &stored)?;
             if !same_sink(&recorded, &record) {
                 return Err(Error::incompatible(
                     "CHECKPOINT_SINK_CHANGED",
@@ -218,13 +217,17 @@ fn same_sink(recorded: &SinkRecord, now: &SinkRecord) -> bool {
     now.iter().filter(|(field, _)| *field != SINCE).all(|(field, value)| recorded.get(field).is_none_or(|known| known == value))
 }
 
-type SinkRecord = serde_json::Map<String, serde_json::Value>;
+pub(super) type SinkRecord = serde_json::Map<String, serde_json::Value>;
 
 /// Field of the record beside the identity: the first batch of the sink.
 const SINCE: &str = "sinceBatch";
 
-fn sink_record(bytes: &[u8]) -> Option<SinkRecord> {
-    serde_json::from_slice(bytes).ok()
+/// The file in `_weir/` that says which sink the checkpoint belongs to; those of reset nonces end with `.<nonce>`.
+pub(super) const SINK: &str = "sink";
+
+/// Reads the record of a sink; `name` is the file, for errors.
+pub(super) fn sink_record(name: &str, bytes: &[u8]) -> Result<SinkRecord> {
+    serde_json::from_slice(bytes).map_err(|e| damaged(name, format!("it is not a JSON object ({e})")))
 }
 
 #[cfg(test)]
