@@ -116,7 +116,8 @@ async fn check_jobs(manifests: &Manifests, references: References<'_>, sight: Si
         let around = InFiles { manifests, loaded, references, sight };
         for query in around.check_queries(&name, &mut problems).await {
             let of_job = if is_one_job { String::new() } else { format!(" of job {name}") };
-            written.push(Written::by(format!("query {} of task {}{of_job}", query.definition.name, query.task), &query.definition));
+            let label = format!("query {} of task {}{of_job}", query.definition.name, query.task);
+            written.push(Written::by(label, &query.definition, &sight.storage()));
             places.push((loaded, query.path));
         }
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
 use weir_core::progress::QueryEvent;
+use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
 use weir_crds::exit::ExitReport;
 use weir_runtime::http::{self, LiveConfig, TaskView};
@@ -108,7 +109,8 @@ fn prepare(arguments: &TaskArguments) -> Result<Prepared> {
         available_now: if arguments.available_now { AvailableNowRun::EveryQuery } else { AvailableNowRun::AsWritten },
     };
     let definitions = resolve::task_queries(&job.spec, &arguments.task, around)?;
-    let written: Vec<_> = definitions.iter().map(|query| Written::by(format!("query {}", query.name), query)).collect();
+    let disk = Storage::new(Durability::PageCache);
+    let written: Vec<_> = definitions.iter().map(|query| Written::by(format!("query {}", query.name), query, &disk)).collect();
     if let Some((at, error)) = places::conflicts(&written).into_iter().next() {
         return Err(error.context(format!("query {}", definitions[at].name)));
     }

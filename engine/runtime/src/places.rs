@@ -4,14 +4,15 @@
 //! file sinks in one folder take each other's batches for their own. Allowed is what works: a checkpoint below a sink's
 //! folder, one query that reads what another writes, several queries into one Delta table.
 //!
-//! Canonical spellings are compared: links are not followed, and nothing is opened but handles. A location that cannot be
-//! read at all is none of this module's business, nor is one that only a Secret or ConfigMap will name.
+//! Compared are spellings in which links of the disk are followed where it may be looked at; no store is opened. A location
+//! that cannot be read at all is none of this module's business, nor is one that only a Secret or ConfigMap will name.
 
 use std::fmt;
 
+use object_store::path::Path;
 use weir_connect::files::listing::is_hidden;
-use weir_connect::files::location::Location;
-use weir_core::storage::{Storage, canonical_url};
+use weir_connect::files::location::SplitPath;
+use weir_core::storage::Storage;
 use weir_core::{Error, Result};
 use weir_crds::checkpoint::normalized_location;
 use weir_crds::options::{Format, Role};
@@ -27,23 +28,37 @@ const CHECKPOINT: &str = "checkpointLocation";
 #[derive(Clone, Debug)]
 struct Place {
     written: String,
-    canonical: String,
+    /// The disk, or scheme and bucket.
+    store: String,
+    path: Path,
 }
 
 impl Place {
-    fn of(written: &str) -> Option<Self> {
-        let canonical = normalized_location(canonical_url(written).ok()?.as_str());
-        Some(Self { written: written.to_owned(), canonical })
+    fn of(written: &str, storage: &Storage) -> Option<Self> {
+        let spelled = normalized_location(storage.spelling(written).ok()?.as_str());
+        let (store, path) = match spelled.split_once("://") {
+            Some((scheme, rest)) => {
+                let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
+                (format!("{scheme}://{bucket}"), path)
+            }
+            None => ("file".to_owned(), spelled.as_str()),
+        };
+        Some(Self { written: written.to_owned(), path: Path::from_url_path(path).ok()?, store })
     }
 
     fn is(&self, other: &Self) -> bool {
-        self.canonical == other.canonical
+        (&self.store, &self.path) == (&other.store, &other.path)
+    }
+
+    /// The names from this folder to `other`, if that is this folder or lies in it.
+    fn names_to(&self, other: &Self) -> Option<Vec<String>> {
+        let below = other.path.prefix_match(&self.path).filter(|_| self.store == other.store)?;
+        Some(below.map(|part| part.as_ref().to_owned()).collect())
     }
 
     /// Whether `other` is this folder or lies in it.
     fn holds(&self, other: &Self) -> bool {
-        let rest = other.canonical.strip_prefix(self.canonical.trim_end_matches('/'));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        self.names_to(other).is_some()
     }
 }
 
@@ -73,18 +88,18 @@ pub struct Written {
 
 impl Written {
     /// Those of a query; `label` is its name for messages, such as `query q of task t`.
-    pub fn by(label: impl Into<String>, definition: &QueryDefinition) -> Self {
-        Self { label: label.into(), checkpoint: Place::of(&definition.checkpoint), sink: sink(definition) }
+    pub fn by(label: impl Into<String>, definition: &QueryDefinition, storage: &Storage) -> Self {
+        Self { label: label.into(), checkpoint: Place::of(&definition.checkpoint, storage), sink: sink(definition, storage) }
     }
 }
 
-fn sink(definition: &QueryDefinition) -> Option<(Keeping, Place)> {
+fn sink(definition: &QueryDefinition, storage: &Storage) -> Option<(Keeping, Place)> {
     let keeping = match Format::find(&definition.sink.format, Role::Sink).ok()? {
         format if format.is_files() => Keeping::Files,
         Format::Delta => Keeping::Table,
         _ => return None,
     };
-    Some((keeping, Place::of(path(&definition.sink.options)?)?))
+    Some((keeping, Place::of(path(&definition.sink.options)?, storage)?))
 }
 
 fn path(options: &std::collections::BTreeMap<String, String>) -> Option<&str> {
@@ -93,8 +108,8 @@ fn path(options: &std::collections::BTreeMap<String, String>) -> Option<&str> {
 
 /// What is wrong with the folders of one query among themselves.
 pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> {
-    let checkpoint = Place::of(&definition.checkpoint);
-    let sink = sink(definition).map(|(_, place)| place);
+    let checkpoint = Place::of(&definition.checkpoint, storage);
+    let sink = sink(definition, storage).map(|(_, place)| place);
     if let (Some(checkpoint), Some(sink)) = (&checkpoint, &sink)
         && checkpoint.holds(sink)
     {
@@ -103,11 +118,11 @@ pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> 
     for input in &definition.sources {
         let is_files = Format::find(&input.format, Role::Source).is_ok_and(Format::is_files);
         let Some(path) = path(&input.options).filter(|_| is_files) else { continue };
-        let (Ok(location), Some(whole)) = (Location::new(path, storage), Place::of(path)) else { continue };
+        let Ok(split) = SplitPath::new(path) else { continue };
         // What is listed is the folder before the first wildcard.
-        let Some(listed) = Place::of(location.folder().url().as_str()) else { continue };
+        let Some(listed) = Place::of(split.folder(), storage) else { continue };
         let field = format!("sources[{}].options.path", input.name);
-        let source = format!("source {} reads {whole}", input.name);
+        let source = format!("source {} reads `{path}`", input.name);
         if let Some(checkpoint) = &checkpoint
             && checkpoint.holds(&listed)
         {
@@ -118,7 +133,7 @@ pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> 
             ));
         }
         let Some(sink) = &sink else { continue };
-        if listed.is(sink) || reads(&location, &sink.written, storage) {
+        if listed.is(sink) || reads(&split, &listed, sink) {
             let what = format!("the sink writes to {sink}, which {source}: the query would read what it writes");
             return Err(overlap(SINK_PATH.to_owned(), what, "let it write to a folder beside the one that it reads"));
         }
@@ -130,13 +145,10 @@ pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> 
     Ok(())
 }
 
-/// Whether files in `folder` would be among those of a source.
-fn reads(location: &Location, folder: &str, storage: &Storage) -> bool {
-    let Ok(folder) = storage.open(folder) else { return false };
-    let (own, other) = (location.folder(), &folder);
-    let one_store = (own.url().scheme(), own.url().host_str()) == (other.url().scheme(), other.url().host_str());
-    let below = || other.prefix().parts().skip(own.prefix().parts_count());
-    one_store && location.root_depth(other.prefix()).is_some() && !below().any(|part| is_hidden(part.as_ref()))
+/// Whether files in `folder` would be among those of a source that lists `listed`.
+fn reads(split: &SplitPath, listed: &Place, folder: &Place) -> bool {
+    let Some(names) = listed.names_to(folder) else { return false };
+    split.root_below(names.iter()).is_some() && !names.iter().any(|name| is_hidden(name))
 }
 
 /// What is wrong with the folders of several queries: the number of the query that has to change, and why.
@@ -195,9 +207,13 @@ mod tests {
         task_queries(&spec, "t", Surroundings { namespace: "n", job: "j", lookup: &lookup, temporary_root: "/tmp", available_now }).unwrap()
     }
 
+    fn disk() -> Storage {
+        Storage::new(Durability::PageCache)
+    }
+
     fn own(source: &str, sink: &str, checkpoint: &str) -> Option<(String, String)> {
         let definition = &queries(&[(source, sink, checkpoint)])[0];
-        let mut error = check_own(definition, &Storage::new(Durability::PageCache)).err()?;
+        let mut error = check_own(definition, &disk()).err()?;
         assert_eq!((error.class(), error.condition()), (weir_core::ErrorClass::Config, "OVERLAPPING_LOCATIONS"));
         Some((error.take_place().field, error.to_string()))
     }
@@ -239,9 +255,39 @@ mod tests {
     }
 
     #[test]
+    fn a_link_leads_where_it_leads() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir_all(dir.path().join("real/in")).unwrap();
+        std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
+        let sink = |format: &str, name: &str| format!("{format}:{}", at(name));
+        for (reads, writes, checkpoint) in [
+            ("real/in", "link/in", "ck"),
+            ("link/in/*/day", "real/in/x/day", "ck"),
+            ("link/in", "real/in/out", "ck"),
+            ("other", "link/ck/out", "real/ck"),
+            ("link/ck", "out", "real/ck"),
+        ] {
+            for format in ["json", "delta"] {
+                let found = own(&at(reads), &sink(format, writes), &at(checkpoint));
+                let (_, text) = found.unwrap_or_else(|| panic!("{reads} {writes} {checkpoint} is accepted"));
+                assert!(text.contains("link") && text.contains("real"), "as both are written: {text}");
+            }
+        }
+        assert_eq!(own(&at("real/in"), &sink("json", "link/out"), &at("link/ck")), None);
+        let parts = [(at("a"), sink("json", "link/o"), at("x")), (at("b"), sink("csv", "real/o"), at("y"))];
+        let parts: Vec<_> = parts.iter().map(|(a, b, c)| (a.as_str(), b.as_str(), c.as_str())).collect();
+        let written = |storage: &Storage| {
+            let by = |query: &QueryDefinition| Written::by(format!("query {}", query.name), query, storage);
+            conflicts(&queries(&parts).iter().map(by).collect::<Vec<_>>()).len()
+        };
+        assert_eq!((written(&disk()), written(&Storage::sealed())), (1, 0), "a sealed world has no links");
+    }
+
+    #[test]
     fn queries_do_not_spoil_each_other() {
         let found = |parts: &[(&str, &str, &str)]| {
-            let written: Vec<_> = queries(parts).iter().map(|query| Written::by(format!("query {}", query.name), query)).collect();
+            let written: Vec<_> = queries(parts).iter().map(|query| Written::by(format!("query {}", query.name), query, &disk())).collect();
             conflicts(&written).into_iter().map(|(at, error)| format!("{at} {error}")).collect::<Vec<_>>()
         };
         let one = |parts: &[(&str, &str, &str)], words: &str| {

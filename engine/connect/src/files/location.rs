@@ -12,13 +12,20 @@ use weir_core::{Error, Result};
 
 use super::uri::UriSpelling;
 
+/// A path of a manifest, split at its first wildcard.
+#[derive(Clone, Debug)]
+pub struct SplitPath {
+    text: String,
+    fixed: String,
+    pattern: Option<Pattern>,
+}
+
 /// Where files are read from.
 #[derive(Clone, Debug)]
 pub struct Location {
-    text: String,
+    split: SplitPath,
     folder: Folder,
     spelling: UriSpelling,
-    pattern: Option<Pattern>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,9 +39,9 @@ pub fn is_glob(text: &str) -> bool {
     text.contains(['{', '}', '[', ']', '*', '?', '\\'])
 }
 
-impl Location {
-    /// Splits and opens a path; nothing is read.
-    pub fn new(text: &str, storage: &Storage) -> Result<Self> {
+impl SplitPath {
+    /// Splits a path; nothing is opened.
+    pub fn new(text: &str) -> Result<Self> {
         let components: Vec<&str> = text.trim().split('/').collect();
         let first_glob = components.iter().position(|component| is_glob(component));
         let fixed = first_glob.map_or_else(|| text.trim().to_owned(), |at| components[..at].join("/"));
@@ -43,7 +50,6 @@ impl Location {
             (true, false) if first_glob.is_some() => ".".to_owned(),
             _ => fixed,
         };
-        let folder = storage.open(&fixed)?;
         let pattern = match first_glob {
             None => None,
             Some(at) => {
@@ -52,7 +58,28 @@ impl Location {
                 Some(Pattern { components: matchers, text: wild.join("/") })
             }
         };
-        Ok(Self { text: text.trim().to_owned(), spelling: UriSpelling::of(&folder), folder, pattern })
+        Ok(Self { text: text.trim().to_owned(), fixed, pattern })
+    }
+
+    /// The folder before the first wildcard, as it is written.
+    pub fn folder(&self) -> &str {
+        &self.fixed
+    }
+
+    /// How many of the components below the folder belong to a root; `None` when they are below none.
+    pub fn root_below<T: AsRef<str>>(&self, mut below: impl Iterator<Item = T>) -> Option<usize> {
+        let Some(pattern) = &self.pattern else { return Some(0) };
+        let matches = pattern.components.iter().all(|matcher| below.next().is_some_and(|part| matcher.is_match(part.as_ref())));
+        matches.then_some(pattern.components.len())
+    }
+}
+
+impl Location {
+    /// Splits and opens a path; nothing is read.
+    pub fn new(text: &str, storage: &Storage) -> Result<Self> {
+        let split = SplitPath::new(text)?;
+        let folder = storage.open(split.folder())?;
+        Ok(Self { split, spelling: UriSpelling::of(&folder), folder })
     }
 
     /// The folder before the first wildcard.
@@ -67,18 +94,18 @@ impl Location {
 
     /// The path as the manifest has it.
     pub fn text(&self) -> &str {
-        &self.text
+        &self.split.text
     }
 
     /// Whether there are wildcards.
     pub fn is_pattern(&self) -> bool {
-        self.pattern.is_some()
+        self.split.pattern.is_some()
     }
 
     /// The path as Spark's description of the source has it.
     pub fn qualified(&self) -> String {
         let fixed = self.folder.prefix().as_ref();
-        match &self.pattern {
+        match &self.split.pattern {
             None => self.spelling.hadoop(fixed),
             Some(pattern) if fixed.is_empty() => self.spelling.hadoop(&pattern.text),
             Some(pattern) => self.spelling.hadoop(&format!("{fixed}/{}", pattern.text)),
@@ -88,7 +115,7 @@ impl Location {
     /// The components of the path, wildcards included.
     pub fn components(&self) -> Vec<String> {
         let fixed = self.folder.prefix().as_ref().split('/').filter(|part| !part.is_empty());
-        let wild = self.pattern.iter().flat_map(|pattern| pattern.text.split('/'));
+        let wild = self.split.pattern.iter().flat_map(|pattern| pattern.text.split('/'));
         fixed.chain(wild).map(str::to_owned).collect()
     }
 
@@ -96,11 +123,7 @@ impl Location {
     /// the path is not below a root.
     pub fn root_depth(&self, path: &Path) -> Option<usize> {
         let prefix = self.folder.prefix();
-        let mut rest = path.prefix_match(prefix)?;
-        let fixed = prefix.parts_count();
-        let Some(pattern) = &self.pattern else { return Some(fixed) };
-        let matches = pattern.components.iter().all(|matcher| rest.next().is_some_and(|part| matcher.is_match(part.as_ref())));
-        matches.then_some(fixed + pattern.components.len())
+        Some(prefix.parts_count() + self.split.root_below(path.prefix_match(prefix)?)?)
     }
 }
 

@@ -4,10 +4,11 @@
 //! `s3://bucket/x`) to an object store and a prefix in it, the canonical
 //! spelling of a location, and create-if-absent, the one primitive that the
 //! protocol rests on. On local disks it is durable (`local`); object stores
-//! are durable by nature.
+//! are durable by nature. `links` tells when two paths of a disk are one.
 //!
 //! Does not know what is stored: that is `log`, the sources and the sinks.
 
+mod links;
 mod local;
 mod walk;
 
@@ -60,6 +61,17 @@ impl Storage {
     /// service is touched. For judging what somebody wrote who may not see what this process may.
     pub fn sealed() -> Self {
         Self { durability: Durability::PageCache, is_sealed: true }
+    }
+
+    /// The spelling under which locations are compared: canonical, and on a disk that may be looked at with links followed as
+    /// far as the path is there. Opens no store.
+    pub fn spelling(&self, location: &str) -> Result<Url> {
+        let url = canonical_url(location)?;
+        if self.is_sealed || url.scheme() != "file" {
+            return Ok(url);
+        }
+        let real = url.to_file_path().ok().map(|path| links::follow(&path));
+        Ok(real.and_then(|path| Url::from_file_path(path).ok()).unwrap_or(url))
     }
 
     /// Opens a location given as a bare path or a URL. Nothing is created.
