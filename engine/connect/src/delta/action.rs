@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use weir_core::{Error, Result};
 
+use super::damage;
+
 /// The `metaData` action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -134,20 +136,19 @@ struct StoredCommitInfo {
     txn_id: Option<String>,
 }
 
-/// Reads a commit's facts; `name` is for the error.
-pub fn read_commit(name: &str, body: &[u8]) -> Result<CommitFacts> {
+/// Reads a commit's facts; `file` is the entry's whole name, for the error. An empty entry is none: each commit says at
+/// least that it was one.
+pub fn read_commit(file: &str, body: &[u8]) -> Result<CommitFacts> {
     let mut facts = CommitFacts::default();
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(damage::entry(file, "it is empty"));
+    }
     for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let line: Line = serde_json::from_slice(line).map_err(|error| {
-            Error::incompatible(
-                "DELTA_LOG_DAMAGED",
-                format!("line {} of the log entry {name} cannot be read; restore the entry from a copy of the table", index + 1),
-            )
-            .with_source(error)
-        })?;
+        let line: Line =
+            serde_json::from_slice(line).map_err(|error| damage::entry(file, &format!("line {} cannot be read ({error})", index + 1)))?;
         facts.txn_id = line.commit_info.and_then(|info| info.txn_id).or(facts.txn_id);
         facts.metadata = line.meta_data.or(facts.metadata);
         facts.protocol = line.protocol.or(facts.protocol);
@@ -195,6 +196,10 @@ mod tests {
     fn a_damaged_entry_is_named() {
         let error = read_commit("00000000000000000003.json", b"{\"commitInfo\":{}}\n{\"add\":").unwrap_err();
         assert_eq!(error.class(), weir_core::ErrorClass::Incompatible);
-        assert!(error.to_string().contains("line 2 of the log entry 00000000000000000003.json"), "{error}");
+        assert!(
+            error.message().contains("the log entry 00000000000000000003.json is damaged: line 2") && error.message().contains("restore")
+        );
+        let error = read_commit("3.json", b"\n").unwrap_err();
+        assert!(error.message().contains("3.json is damaged: it is empty"), "{error}");
     }
 }

@@ -59,6 +59,11 @@ impl TableLocation {
         url
     }
 
+    /// The whole name of what a name in the table's folder means, for messages.
+    pub fn whole(&self, name: &str) -> String {
+        format!("{}/{name}", self.url)
+    }
+
     /// The store that holds the table.
     pub fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.store

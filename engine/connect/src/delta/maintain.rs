@@ -90,7 +90,7 @@ impl Maintenance {
             retention: properties.log_retention_duration.unwrap_or(DEFAULT_RETENTION),
         };
         let written = tokio::task::spawn_blocking(move || snapshot.checkpoint(engine.as_ref(), None).map(|_| ())).await;
-        flatten(&self.location, "write a checkpoint of", written)?;
+        flatten(&self.location, "write a checkpoint of", Some(version), written).await?;
         Ok(found)
     }
 

@@ -7,11 +7,12 @@
 //! and reading are the Delta library's and its kernel's.
 //!
 //! `commit`, `layout`, `schema`, `features`, `options` decide; `state`,
-//! `file`, `writer`, `sink`, `maintain`, `provider` do.
+//! `file`, `writer`, `sink`, `maintain`, `provider` do; `damage` finds what is wrong with a log.
 
 mod action;
 mod commit;
 mod conform;
+mod damage;
 mod features;
 mod file;
 mod layout;

@@ -7,6 +7,7 @@
 //! mapping are the Delta library's, which reads them.
 
 use std::collections::BTreeMap;
+use std::error::Error as StdError;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
@@ -24,9 +25,10 @@ use object_store::ObjectStore;
 use weir_core::storage::Storage;
 use weir_core::{Error, Result};
 
+use super::damage;
 use super::location::{TableLocation, version_of};
 use super::options::{ReadVersion, read_version};
-use super::state::kernel_snapshot;
+use super::state::{kernel_snapshot, with_file};
 
 /// Opens a table for reading.
 pub async fn open_table(path: &str, options: &BTreeMap<String, String>, storage: &Storage) -> Result<Arc<dyn TableProvider>> {
@@ -35,12 +37,7 @@ pub async fn open_table(path: &str, options: &BTreeMap<String, String>, storage:
     let log_store = location.log_store();
     let snapshot = match Snapshot::try_new(log_store.as_ref(), version).await {
         Ok(snapshot) => snapshot,
-        Err(error) => {
-            // The kernel alone says why; the library's error has lost it.
-            kernel_snapshot(&location, version).await?;
-            let what = format!("could not read the Delta table {}", location.url());
-            return Err(Error::retryable("DELTA_LOG_FAILURE", what).with_source(error));
-        }
+        Err(error) => return Err(explained(&location, version, error).await),
     };
     let provider = provider_of(Arc::new(snapshot.clone())).map_err(|e| {
         Error::config(
@@ -51,7 +48,18 @@ pub async fn open_table(path: &str, options: &BTreeMap<String, String>, storage:
     })?;
     let schema = provider.schema();
     let fixed = version.map(|_| Arc::new(snapshot));
-    Ok(Arc::new(DeltaTableSource { url: location.url().to_string(), log_store, schema, fixed }))
+    Ok(Arc::new(DeltaTableSource { location, version, log_store, schema, fixed }))
+}
+
+/// Why the library could not read a table: the kernel alone says it, the library's error has lost it.
+async fn explained(location: &TableLocation, version: Option<u64>, error: impl StdError + Send + Sync + 'static) -> Error {
+    match kernel_snapshot(location, version).await {
+        Err(error) => error,
+        Ok(_) => {
+            let what = format!("could not read the Delta table {}", location.url());
+            with_file(location, version, Error::retryable("DELTA_LOG_FAILURE", what).with_source(error)).await
+        }
+    }
 }
 
 async fn resolve(location: &TableLocation, version: ReadVersion) -> Result<Option<u64>> {
@@ -120,7 +128,8 @@ fn provider_of(snapshot: Arc<Snapshot>) -> DfResult<DeltaScanNext> {
 
 #[derive(Debug)]
 struct DeltaTableSource {
-    url: String,
+    location: TableLocation,
+    version: Option<u64>,
     log_store: LogStoreRef,
     schema: SchemaRef,
     fixed: Option<Arc<Snapshot>>,
@@ -130,7 +139,10 @@ impl DeltaTableSource {
     async fn current(&self) -> DfResult<DeltaScanNext> {
         let snapshot = match &self.fixed {
             Some(snapshot) => Arc::clone(snapshot),
-            None => Arc::new(Snapshot::try_new(self.log_store.as_ref(), None).await.map_err(|e| DataFusionError::External(Box::new(e)))?),
+            None => match Snapshot::try_new(self.log_store.as_ref(), None).await {
+                Ok(snapshot) => Arc::new(snapshot),
+                Err(error) => return Err(DataFusionError::External(Box::new(explained(&self.location, None, error).await))),
+            },
         };
         provider_of(snapshot)
     }
@@ -174,12 +186,19 @@ impl TableProvider for DeltaTableSource {
         // The library looks its files up in the session's stores.
         DeltaTable::new(Arc::clone(&self.log_store)).update_datafusion_session(state)?;
         let provider = self.current().await?;
-        let positions = positions(&self.url, &self.schema, &provider.schema())?;
+        let positions = positions(self.location.url().as_str(), &self.schema, &provider.schema())?;
         let wanted: Vec<usize> = match projection {
             Some(columns) => columns.iter().map(|column| positions[*column]).collect(),
             None => positions,
         };
-        provider.scan(state, Some(&wanted), filters, limit).await
+        match provider.scan(state, Some(&wanted), filters, limit).await {
+            Ok(plan) => Ok(plan),
+            // The files of the log that only a scan reads.
+            Err(error) => match damage::find(&self.location, self.version).await {
+                Ok(Some(found)) => Err(DataFusionError::External(Box::new(found))),
+                _ => Err(error),
+            },
+        }
     }
 }
 

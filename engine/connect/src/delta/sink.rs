@@ -166,7 +166,7 @@ impl DeltaSink {
 
     /// The state after the entry that was just written.
     fn step_over(&self, shared: &mut Shared, version: u64, body: &[u8], entry: Fingerprint) -> Result<()> {
-        let facts = read_commit(&commit_name(version), body)?;
+        let facts = read_commit(&self.location.whole(&commit_name(version)), body)?;
         let app_id = self.query_id.to_string();
         match &mut shared.table {
             Some(table) => table.advance(&facts, entry, &app_id)?,

@@ -11,9 +11,10 @@ use delta_kernel::snapshot::{Snapshot, SnapshotRef};
 use deltalake_core::kernel::StructType;
 use object_store::ObjectMeta;
 use weir_core::storage::failure;
-use weir_core::{Error, Result};
+use weir_core::{Error, ErrorClass, Result};
 
 use super::action::{CommitFacts, MetaData, Protocol, read_commit};
+use super::damage;
 use super::location::{TableLocation, commit_name, version_of};
 
 /// The table at one version, as far as an append is concerned.
@@ -138,20 +139,38 @@ pub async fn kernel_snapshot(location: &TableLocation, version: Option<u64>) -> 
         }
         builder.build(engine.as_ref())
     });
-    flatten(location, "read the log of", built.await)
+    flatten(location, "read the log of", version, built.await).await
 }
 
-/// One error for a kernel task that failed or died.
-pub fn flatten<T>(
+/// One error for a kernel task that failed or died while it looked at a version, or at the newest; it names the damaged
+/// file of the log, if there is one.
+pub async fn flatten<T>(
     location: &TableLocation,
     action: &str,
+    version: Option<u64>,
     joined: Result<Result<T, delta_kernel::Error>, tokio::task::JoinError>,
 ) -> Result<T> {
-    match joined {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(classified(location, action, error)),
+    let error = match joined {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => classified(location, action, error),
         Err(error) => {
-            Err(Error::retryable("DELTA_LOG_FAILURE", format!("could not {action} the Delta table {}", location.url())).with_source(error))
+            Error::retryable("DELTA_LOG_FAILURE", format!("could not {action} the Delta table {}", location.url())).with_source(error)
+        }
+    };
+    Err(with_file(location, version, error).await)
+}
+
+/// The damaged file of the log in place of a failure that may come from one.
+pub async fn with_file(location: &TableLocation, version: Option<u64>, error: Error) -> Error {
+    if error.class() == ErrorClass::Config {
+        return error;
+    }
+    match damage::find(location, version).await {
+        Ok(Some(found)) => found,
+        Ok(None) => error,
+        Err(unread) => {
+            tracing::debug!(%unread, "the log could not be looked at");
+            error
         }
     }
 }
@@ -202,9 +221,9 @@ pub async fn load(location: &TableLocation, app_id: &str) -> Result<Option<Table
 /// The version recorded for an application in a snapshot.
 pub async fn recorded_in(location: &TableLocation, snapshot: &SnapshotRef, app_id: &str) -> Result<Option<u64>> {
     let engine = location.log_store().engine(None);
-    let (snapshot, app_id) = (Arc::clone(snapshot), app_id.to_owned());
+    let (snapshot, app_id, version) = (Arc::clone(snapshot), app_id.to_owned(), snapshot.version());
     let read = tokio::task::spawn_blocking(move || snapshot.get_app_id_version(&app_id, engine.as_ref())).await;
-    Ok(flatten(location, "read the transaction identifiers of", read)?.and_then(|version| u64::try_from(version).ok()))
+    Ok(flatten(location, "read the transaction identifiers of", Some(version), read).await?.and_then(|version| u64::try_from(version).ok()))
 }
 
 fn reshape<T: serde::de::DeserializeOwned>(location: &TableLocation, action: &impl serde::Serialize) -> Result<T> {
@@ -232,7 +251,7 @@ pub async fn refresh(location: &TableLocation, known: Option<TableState>, app_id
     loop {
         let name = commit_name(state.version + 1);
         let Some((meta, body)) = location.read_with_meta(&name).await? else { break };
-        let facts = read_commit(&name, &body)?;
+        let facts = read_commit(&location.whole(&name), &body)?;
         state.advance(&facts, Fingerprint::of(&meta), app_id)?;
         txn_ids.extend(facts.txn_id);
     }
@@ -251,7 +270,7 @@ async fn follow_from_nothing(location: &TableLocation, app_id: &str) -> Result<R
     for version in 0..=state.version {
         let name = commit_name(version);
         match location.read(&name).await? {
-            Some(body) => txn_ids.extend(read_commit(&name, &body)?.txn_id),
+            Some(body) => txn_ids.extend(read_commit(&location.whole(&name), &body)?.txn_id),
             None => return Ok(Refreshed { state: Some(state), trail: Trail::Lost, txn_ids: Vec::new() }),
         }
     }
