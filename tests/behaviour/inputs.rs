@@ -311,6 +311,11 @@ fn command_sql_prints_three_forms() {
     let (code, stdout, _) = command(&place, &["sql", "SELECT 1 / 0 AS x", "--conf", "spark.sql.ansi.enabled=false", "--output", "json"]);
     assert_eq!((code, stdout.as_str()), (Some(0), "{}\n"));
     assert_eq!(command(&place, &["sql"]).0, Some(2), "usage");
+    let servers = format!("127.0.0.1:{}", weir_testkit::ports::reserve().unwrap());
+    let silent = format!("t=kafka:events?kafka.bootstrap.servers={servers}&kafka.request.timeout.ms=1500&fetchOffset.numRetries=1");
+    let (code, _, stderr) = command(&place, &["sql", "SELECT count(*) FROM t", "--table", &silent]);
+    assert_eq!(code, Some(10), "{stderr}");
+    assert!(stderr.contains("[KAFKA_BROKER_UNREACHABLE]") && stderr.contains("kafka.request.timeout.ms is 1500"), "{stderr}");
 }
 
 /// A job that has run once in a place of its own.

@@ -375,6 +375,30 @@ mod tests {
     }
 
     #[test]
+    fn a_check_of_kafka_asks_no_broker_and_opens_no_file() {
+        let broker = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        broker.set_nonblocking(true).unwrap();
+        let address = broker.local_addr().unwrap();
+        // A client that is made fails on the files at once.
+        let tls = "kafka.security.protocol: SSL, kafka.ssl.truststore.type: PEM, kafka.ssl.truststore.location: /no/such/ca.pem";
+        for more in ["includeHeaders: 'false'", tls] {
+            let kafka = |topic: &str| format!("format: kafka, options: {{kafka.bootstrap.servers: '{address}', {topic}, {more}}}");
+            let sink = kafka("topic: out").replace("includeHeaders: 'false'", "kafka.acks: all");
+            let text = job(&format!(
+                "    - name: q\n      sources: [{{name: s, {}}}]\n      tables: [{{name: k, {}}}]\n      sql: SELECT s.value FROM s JOIN k ON \
+                 s.key = k.key\n      sink: {{{sink}}}\n      checkpointLocation: /no/such/ck\n",
+                kafka("subscribe: t"),
+                kafka("subscribe: u")
+            ));
+            for sight in [Sight::Sealed, Sight::Open] {
+                let found = said_in(&text, References::MayBeElsewhere, sight);
+                assert!(found.is_empty(), "{sight:?} {found:#?}");
+            }
+        }
+        assert_eq!(broker.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "a broker was asked");
+    }
+
+    #[test]
     fn references_that_are_here_are_read_and_others_excuse_only_themselves() {
         let queries = "    - name: q
       sources: [{name: s, format: rate, optionsFrom: [{secretRef: {name: rates}}]}]

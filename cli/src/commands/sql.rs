@@ -2,7 +2,8 @@
 //!
 //! Tables are named on the command line, or by their place in the query, and
 //! opened by the same code that opens a job's static tables. Errors of the
-//! query exit with 20 and show Spark's condition name in brackets.
+//! query exit with 20 and show Spark's condition name in brackets; a broker or
+//! a store that does not answer is 10, as it is for a job.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -34,13 +35,16 @@ pub fn run(arguments: &SqlArguments) -> Ended {
     Ok(Code::DONE)
 }
 
-/// A failed query is the user's query: exit 20, whatever step failed in it.
+/// A failed query is the user's query, exit 20, whatever step failed in it, but for what is read from and does not answer.
 fn as_config(error: Error) -> Error {
     match error.class() {
-        ErrorClass::Retryable => error.in_class(ErrorClass::Config),
+        ErrorClass::Retryable if !OF_SERVICES.contains(&error.condition()) => error.in_class(ErrorClass::Config),
         _ => error,
     }
 }
+
+/// Conditions of brokers and stores, which may answer another time.
+const OF_SERVICES: [&str; 3] = [weir_connect::kafka::UNREACHABLE, "STORAGE_FAILURE", "DELTA_LOG_FAILURE"];
 
 async fn query(arguments: &SqlArguments, conf: &SqlConf) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let storage = Storage::new(Durability::PageCache);
@@ -139,5 +143,7 @@ mod tests {
     fn a_failure_of_the_data_is_the_querys_and_is_told_once() {
         let error = as_config(Error::retryable("USER_RAISED_EXCEPTION", "no").at(1, 2));
         assert_eq!((error.class(), error.to_string().as_str()), (ErrorClass::Config, "[USER_RAISED_EXCEPTION] no (line 1, column 2)"));
+        let silent = as_config(Error::retryable(weir_connect::kafka::UNREACHABLE, "no answer"));
+        assert_eq!(silent.class(), ErrorClass::Retryable);
     }
 }

@@ -112,6 +112,12 @@ pub trait PreparedSource: Send {
     /// The rows' schema, with Spark's names and types.
     fn schema(&self) -> SchemaRef;
 
+    /// Makes the clients of a source that is going to be read, which may read files and reach out. Whoever only judges a
+    /// manifest does not call it.
+    fn make_clients(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// The source at its place in the checkpoint.
     async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>>;
 }

@@ -18,13 +18,16 @@ pub fn data_loss(subclass: &str, what: impl Into<String>) -> Error {
     Error::config(format!("KAFKA_DATA_LOSS.{subclass}"), format!("{}: {REMEDY}", what.into()))
 }
 
+/// The condition of brokers that cannot be asked.
+pub const UNREACHABLE: &str = "KAFKA_BROKER_UNREACHABLE";
+
 /// The brokers cannot be asked; `cause` is the client's last word on it.
 pub fn unreachable(action: &str, servers: &str, cause: &str) -> Error {
     Error::retryable(
-        "KAFKA_BROKER_UNREACHABLE",
+        UNREACHABLE,
         format!(
             "could not {action} from the Kafka servers {servers}: {cause}; check kafka.bootstrap.servers, the network and \
-             the security settings; the query is tried again"
+             the security settings"
         ),
     )
 }

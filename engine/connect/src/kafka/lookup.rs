@@ -13,7 +13,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset as KafkaOffset, TopicPartitionList};
 use weir_core::{Error, Result};
 
 use super::errors;
@@ -22,7 +22,7 @@ use super::options::{KafkaSourceOptions, TopicSelection};
 use super::properties::ClientSettings;
 use super::starting::{EARLIEST, LATEST};
 
-/// How long one request may take before the next attempt.
+/// How long one request may take before the next attempt, unless `kafka.request.timeout.ms` says otherwise.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Remembers what the client said last about its troubles.
@@ -67,21 +67,61 @@ pub enum Freshness {
     Recent,
 }
 
+/// How long the brokers are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Patience {
+    attempts: u32,
+    interval: Duration,
+    request: Duration,
+    /// All attempts of a question together; none where the options say how often and how long.
+    total: Option<Duration>,
+}
+
+impl Patience {
+    fn of(options: &KafkaSourceOptions) -> Self {
+        let given = options.client.get("socket.timeout.ms").and_then(|text| text.parse().ok()).map(Duration::from_millis);
+        Self {
+            attempts: options.fetch_attempts,
+            interval: options.fetch_interval,
+            request: given.unwrap_or(REQUEST_TIMEOUT),
+            total: options.lookup_limit.filter(|_| given.is_none()),
+        }
+    }
+
+    /// How long the next request may take; none when no attempt is left.
+    fn next(&self, made: u32, tries: u32, waited: Duration) -> Option<Duration> {
+        let left = self.total.map_or(Duration::MAX, |total| total.saturating_sub(waited));
+        (made < tries && !left.is_zero()).then(|| self.request.min(left))
+    }
+
+    /// What was waited, for the message.
+    fn words(&self, made: u32, waited: Duration) -> String {
+        let attempts = if made == 1 { "1 attempt".to_owned() } else { format!("{made} attempts") };
+        format!("within {:.1} s ({attempts}; kafka.request.timeout.ms is {})", waited.as_secs_f64(), self.request.as_millis())
+    }
+}
+
 /// One handle for questions.
 pub struct Lookup {
     consumer: BaseConsumer<LastWords>,
     servers: String,
     topics: TopicSelection,
-    attempts: u32,
-    interval: Duration,
+    patience: Patience,
     max_age: Duration,
     known: Mutex<Option<(Instant, Arc<[TopicPartition]>)>>,
 }
 
 impl Lookup {
-    /// Makes the handle; no broker is asked yet.
+    /// Refuses settings that the client does not take. Makes no client: one reads the files of its settings and knocks at
+    /// the brokers by itself.
+    pub fn check(options: &KafkaSourceOptions) -> Result<()> {
+        config(&options.client).create_native_config().map(drop).map_err(|error| cannot_create(&error))
+    }
+
+    /// Makes the handle; nothing is asked of the brokers yet.
     pub fn new(options: &KafkaSourceOptions) -> Result<Self> {
-        let consumer = consumer(&options.client)?;
+        let consumer: BaseConsumer<LastWords> =
+            config(&options.client).create_with_context(LastWords::default()).map_err(|error| cannot_create(&error))?;
         let max_age = options
             .client
             .get("metadata.max.age.ms")
@@ -91,8 +131,7 @@ impl Lookup {
             consumer,
             servers: options.client.servers().to_owned(),
             topics: options.topics.clone(),
-            attempts: options.fetch_attempts,
-            interval: options.fetch_interval,
+            patience: Patience::of(options),
             max_age: max_age.min(Duration::from_secs(1)),
             known: Mutex::new(None),
         })
@@ -115,7 +154,8 @@ impl Lookup {
         {
             return Ok(Arc::clone(partitions));
         }
-        let found: Arc<[TopicPartition]> = self.attempt("read the topics", self.attempts, || self.ask_partitions())?.into();
+        let found: Arc<[TopicPartition]> =
+            self.attempt("read the topics", self.patience.attempts, |timeout| self.ask_partitions(timeout))?.into();
         *known = Some((Instant::now(), Arc::clone(&found)));
         Ok(found)
     }
@@ -137,7 +177,7 @@ impl Lookup {
         loop {
             let freshness = if attempt == 1 { freshness } else { Freshness::Now };
             let partitions = self.partitions(freshness)?;
-            let tries = if freshness == Freshness::Recent { 1 } else { self.attempts };
+            let tries = if freshness == Freshness::Recent { 1 } else { self.patience.attempts };
             let found = match self.ask_offsets(&partitions, |_| LATEST, tries) {
                 // The partitions known from before may be gone; look them up, then ask with patience.
                 Err(error) if freshness == Freshness::Recent && attempt == 1 => {
@@ -148,31 +188,31 @@ impl Lookup {
                 other => other?,
             };
             let back = found.iter().any(|(p, end)| known.get(p).is_some_and(|known| end < known));
-            if !back || attempt >= self.attempts {
+            if !back || attempt >= self.patience.attempts {
                 return Ok(found);
             }
             attempt += 1;
-            std::thread::sleep(self.interval);
+            std::thread::sleep(self.patience.interval);
         }
     }
 
     /// The first offsets at or after a time by partition; -1 where there is none.
     pub fn at(&self, partitions: &[TopicPartition], time: impl Fn(&TopicPartition) -> i64) -> Result<PartitionOffsets> {
-        self.ask_offsets(partitions, time, self.attempts)
+        self.ask_offsets(partitions, time, self.patience.attempts)
     }
 
     fn ask_offsets(&self, partitions: &[TopicPartition], time: impl Fn(&TopicPartition) -> i64, tries: u32) -> Result<PartitionOffsets> {
         if partitions.is_empty() {
             return Ok(PartitionOffsets::new());
         }
-        self.attempt("read the offsets", tries, || {
+        self.attempt("read the offsets", tries, |timeout| {
             let mut asked = TopicPartitionList::with_capacity(partitions.len());
             for partition in partitions {
                 asked
                     .add_partition_offset(&partition.topic, partition.partition, KafkaOffset::from_raw(time(partition)))
                     .map_err(Trouble::Client)?;
             }
-            let answered = self.consumer.offsets_for_times(asked, REQUEST_TIMEOUT).map_err(Trouble::Client)?;
+            let answered = self.consumer.offsets_for_times(asked, timeout).map_err(Trouble::Client)?;
             let mut offsets = PartitionOffsets::new();
             for element in answered.elements() {
                 element.error().map_err(Trouble::Client)?;
@@ -193,18 +233,18 @@ impl Lookup {
         self.earliest(&existing)
     }
 
-    fn ask_partitions(&self) -> Result<Vec<TopicPartition>, Trouble> {
+    fn ask_partitions(&self, timeout: Duration) -> Result<Vec<TopicPartition>, Trouble> {
         let counts = match &self.topics {
             TopicSelection::Pattern(pattern) => {
-                let mut counts = self.ask_topic(None)?;
+                let mut counts = self.ask_topic(None, timeout)?;
                 counts.retain(|topic, _| {
                     pattern.matches(topic)
                         && !matches!(topic.as_str(), "__consumer_offsets" | "__transaction_state" | "__share_group_state")
                 });
                 counts
             }
-            TopicSelection::Subscribe(topics) => self.ask_topics(topics.iter().map(String::as_str).collect())?,
-            TopicSelection::Assign(partitions) => self.ask_topics(partitions.iter().map(|p| &*p.topic).collect())?,
+            TopicSelection::Subscribe(topics) => self.ask_topics(topics.iter().map(String::as_str).collect(), timeout)?,
+            TopicSelection::Assign(partitions) => self.ask_topics(partitions.iter().map(|p| &*p.topic).collect(), timeout)?,
         };
         let mut found: Vec<TopicPartition> = counts
             .into_iter()
@@ -220,18 +260,18 @@ impl Lookup {
         Ok(found)
     }
 
-    fn ask_topics(&self, topics: BTreeSet<&str>) -> Result<BTreeMap<String, Vec<i32>>, Trouble> {
+    fn ask_topics(&self, topics: BTreeSet<&str>, timeout: Duration) -> Result<BTreeMap<String, Vec<i32>>, Trouble> {
         let mut found = BTreeMap::new();
         for topic in &topics {
-            found.extend(self.ask_topic(Some(topic))?);
+            found.extend(self.ask_topic(Some(topic), timeout)?);
         }
         let missing: BTreeSet<String> =
             topics.iter().filter(|topic| !found.contains_key(**topic)).map(|topic| (*topic).to_owned()).collect();
         if missing.is_empty() { Ok(found) } else { Err(Trouble::UnknownTopics(missing)) }
     }
 
-    fn ask_topic(&self, topic: Option<&str>) -> Result<BTreeMap<String, Vec<i32>>, Trouble> {
-        let metadata = self.consumer.fetch_metadata(topic, REQUEST_TIMEOUT).map_err(Trouble::Client)?;
+    fn ask_topic(&self, topic: Option<&str>, timeout: Duration) -> Result<BTreeMap<String, Vec<i32>>, Trouble> {
+        let metadata = self.consumer.fetch_metadata(topic, timeout).map_err(Trouble::Client)?;
         let mut found = BTreeMap::new();
         for topic in metadata.topics() {
             match topic.error().map(RDKafkaErrorCode::from) {
@@ -245,10 +285,12 @@ impl Lookup {
         Ok(found)
     }
 
-    fn attempt<T>(&self, action: &str, tries: u32, ask: impl Fn() -> Result<T, Trouble>) -> Result<T> {
-        let mut attempt = 1;
+    fn attempt<T>(&self, action: &str, tries: u32, ask: impl Fn(Duration) -> Result<T, Trouble>) -> Result<T> {
+        let begun = Instant::now();
+        let mut made = 0;
+        let mut timeout = self.patience.request;
         loop {
-            let trouble = match ask() {
+            let trouble = match ask(timeout) {
                 Ok(answer) => {
                     // Nobody else takes the log and error events of this handle.
                     serve_events(&self.consumer);
@@ -256,18 +298,21 @@ impl Lookup {
                 }
                 Err(trouble) => trouble,
             };
-            if attempt >= tries {
-                return Err(self.explain(action, trouble));
+            made += 1;
+            match self.patience.next(made, tries, begun.elapsed() + self.patience.interval) {
+                Some(next) => timeout = next,
+                None => return Err(self.explain(action, &self.patience.words(made, begun.elapsed()), trouble)),
             }
-            attempt += 1;
-            std::thread::sleep(self.interval);
+            std::thread::sleep(self.patience.interval);
         }
     }
 
-    fn explain(&self, action: &str, trouble: Trouble) -> Error {
+    fn explain(&self, action: &str, waited: &str, trouble: Trouble) -> Error {
         match trouble {
             Trouble::UnknownTopics(topics) => errors::unknown_topics(&topics, &self.servers),
-            Trouble::Client(error) => errors::unreachable(action, &self.servers, &last_words(&self.consumer, &error)),
+            Trouble::Client(error) => {
+                errors::unreachable(&format!("{action} {waited}"), &self.servers, &last_words(&self.consumer, &error))
+            }
         }
     }
 }
@@ -277,12 +322,12 @@ enum Trouble {
     Client(KafkaError),
 }
 
-/// A consumer handle without a group, for questions only.
-fn consumer(client: &ClientSettings) -> Result<BaseConsumer<LastWords>> {
+/// The settings of a consumer handle without a group, for questions only.
+fn config(client: &ClientSettings) -> ClientConfig {
     // Spark reads uncommitted records unless told otherwise; librdkafka would not.
     let mut config = client.config(&[("isolation.level", "read_uncommitted")], &[("enable.auto.commit", "false")]);
     config.remove("group.id");
-    config.create_with_context(LastWords::default()).map_err(|error| cannot_create(&error))
+    config
 }
 
 /// The client refuses its settings.
@@ -310,5 +355,22 @@ fn serve_events(consumer: &BaseConsumer<LastWords>) {
         if consumer.poll(Duration::ZERO).is_none() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_ends_when_attempts_or_time_are_used_up() {
+        let seconds = Duration::from_secs;
+        let stream = Patience { attempts: 3, interval: seconds(1), request: seconds(10), total: None };
+        assert_eq!(stream.next(2, 3, seconds(22)), Some(seconds(10)));
+        assert_eq!(stream.next(3, 3, seconds(33)), None);
+        let table = Patience { total: Some(seconds(10)), ..stream };
+        assert_eq!(table.next(1, 3, seconds(11)), None, "a broker that is silent has had its time");
+        assert_eq!(table.next(1, 3, seconds(2)), Some(seconds(8)), "one that refuses is asked again");
+        assert_eq!(table.words(1, seconds(10)), "within 10.0 s (1 attempt; kafka.request.timeout.ms is 10000)");
     }
 }

@@ -27,6 +27,7 @@ mod source;
 mod starting;
 mod table;
 
+pub use errors::UNREACHABLE;
 pub use offsets::{PartitionOffsets, TopicPartition};
 pub use options::{DataLoss, GroupId, HeaderColumn, KafkaSourceOptions, RateLimits, TopicSelection, ending_offsets};
 pub use plan::OffsetRange;

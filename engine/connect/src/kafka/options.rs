@@ -18,6 +18,9 @@ use super::plan::GroupIdSet;
 use super::properties::ClientSettings;
 use super::starting::{StartingOffsets, TimestampMiss};
 
+/// How long the brokers of a table are asked.
+const TABLE_LOOKUP_LIMIT: Duration = Duration::from_secs(10);
+
 /// `assign`, `subscribe` or `subscribePattern`.
 #[derive(Clone, Debug)]
 pub enum TopicSelection {
@@ -110,6 +113,8 @@ pub struct KafkaSourceOptions {
     pub fetch_attempts: u32,
     /// `fetchOffset.retryIntervalMs`.
     pub fetch_interval: Duration,
+    /// The most time for one question to the brokers, where the options do not say how often it is tried.
+    pub lookup_limit: Option<Duration>,
     /// The client's settings.
     pub client: ClientSettings,
 }
@@ -135,9 +140,16 @@ impl KafkaSourceOptions {
             poll_timeout: poll_timeout(parsed, conf)?,
             fetch_attempts: attempts,
             fetch_interval: milliseconds(parsed, "fetchOffset.retryIntervalMs"),
+            lookup_limit: lookup_limit(parsed),
             client,
         })
     }
+}
+
+/// Somebody may be waiting for a table; a stream has time.
+fn lookup_limit(parsed: &ParsedOptions) -> Option<Duration> {
+    let is_given = ["fetchOffset.numRetries", "fetchOffset.retryIntervalMs"].iter().any(|name| parsed.is_given(name));
+    (parsed.role == Role::Table && !is_given).then_some(TABLE_LOOKUP_LIMIT)
 }
 
 /// Only a stream is read in batches.

@@ -49,16 +49,17 @@ enum EndOfRun {
     Frozen(PartitionOffsets),
 }
 
-/// Validated options with the client that asks the brokers; none is asked yet.
+/// Validated options, with the client that asks the brokers once there is one.
 pub struct PreparedKafka {
     options: KafkaSourceOptions,
-    lookup: Lookup,
+    lookup: Option<Lookup>,
 }
 
 impl PreparedKafka {
-    /// A client for the options; fails where librdkafka refuses a `kafka.*` setting.
+    /// Refuses `kafka.*` settings that librdkafka does not take; opens no file and asks nobody.
     pub fn new(options: KafkaSourceOptions) -> Result<Self> {
-        Ok(Self { lookup: Lookup::new(&options)?, options })
+        Lookup::check(&options)?;
+        Ok(Self { options, lookup: None })
     }
 }
 
@@ -68,19 +69,25 @@ impl PreparedSource for PreparedKafka {
         rows::schema(self.options.headers)
     }
 
+    fn make_clients(&mut self) -> Result<()> {
+        self.lookup = Some(Lookup::new(&self.options)?);
+        Ok(())
+    }
+
     async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>> {
-        Ok(Box::new(KafkaSource::new(*self, place)))
+        Ok(Box::new(KafkaSource::new(*self, place)?))
     }
 }
 
 impl KafkaSource {
     /// The source at its place; no broker is asked yet.
-    pub fn new(prepared: PreparedKafka, place: SourcePlace) -> Self {
+    pub fn new(prepared: PreparedKafka, place: SourcePlace) -> Result<Self> {
         let PreparedKafka { options, lookup } = prepared;
+        let lookup = lookup.map_or_else(|| Lookup::new(&options), Ok)?;
         let group = options.group.of_reader(place.query_id);
         let pool = ConsumerPool::new(&options, &group);
         tracing::info!(source = %description(&options.topics), servers = options.client.servers(), group, limits = ?options.limits, queue_bytes = pool.queue_bytes(), "Kafka source");
-        Self {
+        Ok(Self {
             schema: rows::schema(options.headers),
             lookup: Arc::new(lookup),
             pool: Arc::new(pool),
@@ -89,7 +96,7 @@ impl KafkaSource {
             end: EndOfRun::Open,
             last_batch_ms: 0,
             options: Arc::new(options),
-        }
+        })
     }
 
     /// The most bytes that records fetched ahead take.

@@ -7,7 +7,7 @@
 //! kept anywhere, and none is promised to be read only once.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -49,7 +49,8 @@ struct Topics {
     options: KafkaSourceOptions,
     ending: StartingOffsets,
     schema: SchemaRef,
-    lookup: Lookup,
+    /// Made when the table is first read.
+    lookup: OnceLock<Lookup>,
     pool: Arc<ConsumerPool>,
 }
 
@@ -60,10 +61,11 @@ impl fmt::Debug for Topics {
 }
 
 impl KafkaTable {
-    /// A table of the options; no broker is asked yet.
+    /// A table of the options; no client is made yet.
     pub fn new(options: KafkaSourceOptions, ending: StartingOffsets) -> Result<Self> {
         let group = options.group.of_reader(uuid::Uuid::new_v4());
-        let (lookup, pool) = (Lookup::new(&options)?, Arc::new(ConsumerPool::new(&options, &group)));
+        Lookup::check(&options)?;
+        let (lookup, pool) = (OnceLock::new(), Arc::new(ConsumerPool::new(&options, &group)));
         Ok(Self { topics: Arc::new(Topics { schema: rows::schema(options.headers), options, ending, lookup, pool }) })
     }
 }
@@ -131,10 +133,20 @@ impl Topics {
         Ok(())
     }
 
+    fn lookup(&self) -> Result<&Lookup> {
+        if let Some(lookup) = self.lookup.get() {
+            return Ok(lookup);
+        }
+        // Where two scans begin at once, one of the two clients stays.
+        let made = Lookup::new(&self.options)?;
+        Ok(self.lookup.get_or_init(|| made))
+    }
+
     fn ranges(&self) -> Result<Vec<OffsetRange>> {
         // The end first: a partition that is made in between is not read yet.
-        let end = resolve_offsets(&self.ending, &self.lookup, End::Ending)?;
-        let start = resolve_offsets(&self.options.starting, &self.lookup, End::Starting)?;
+        let lookup = self.lookup()?;
+        let end = resolve_offsets(&self.ending, lookup, End::Ending)?;
+        let start = resolve_offsets(&self.options.starting, lookup, End::Starting)?;
         self.pool.expect(&end);
         let ranges = plan::between(&start, &end);
         Ok(plan::split(ranges, self.options.min_partitions, self.options.max_records_per_partition))

@@ -42,7 +42,7 @@ impl Checkpoint {
         let folder = storage.open(self.folder.path().to_str().unwrap())?;
         let log = FencedLog::new(folder.child("sources/0"), Fence::new(folder.child("_weir/epochs"), 1));
         let place = SourcePlace { log, query_id: uuid::Uuid::new_v4() };
-        Ok(KafkaSource::new(PreparedKafka::new(parse(options)?)?, place))
+        KafkaSource::new(PreparedKafka::new(parse(options)?)?, place)
     }
 
     pub fn entry(&self) -> Vec<u8> {

@@ -17,12 +17,14 @@ async fn a_broker_that_is_down_is_named_and_tried_again() {
     let mut options =
         std::collections::BTreeMap::from([("subscribe".to_owned(), "t".to_owned()), ("fetchOffset.numRetries".to_owned(), "1".to_owned())]);
     options.insert("kafka.bootstrap.servers".to_owned(), servers.clone());
+    options.insert("kafka.request.timeout.ms".to_owned(), "1500".to_owned());
     let mut source = Checkpoint::new().open(&options).unwrap();
     let begun = Instant::now();
     let error = source.reach().await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(30));
     assert_eq!((error.class(), error.condition()), (ErrorClass::Retryable, "KAFKA_BROKER_UNREACHABLE"));
     assert!(error.message().contains(&servers) && error.message().contains("Connection refused"), "{error}");
+    assert!(error.message().contains("(1 attempt; kafka.request.timeout.ms is 1500)"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,6 +37,8 @@ async fn a_broker_that_goes_away_while_reading_fails_the_batch_which_is_read_lat
     options.insert("kafka.bootstrap.servers".to_owned(), broker.bootstrap_servers());
     options.insert("kafkaConsumer.pollTimeoutMs".to_owned(), "2000".to_owned());
     options.insert("fetchOffset.numRetries".to_owned(), "1".to_owned());
+    let mut hurried = options.clone();
+    hurried.insert("kafka.request.timeout.ms".to_owned(), "1500".to_owned());
     let checkpoint = Checkpoint::new();
     let mut source = checkpoint.open(&options).unwrap();
     let start = source.initial_offset().await.unwrap().unwrap();
@@ -47,6 +51,8 @@ async fn a_broker_that_goes_away_while_reading_fails_the_batch_which_is_read_lat
     assert!(begun.elapsed() < Duration::from_secs(30));
     broker.start_again().unwrap();
     assert_eq!(read(&mut source, &start, &end).await.unwrap().len(), 100);
+    let mut source = checkpoint.open(&hurried).unwrap();
+    source.plan(Some(&end), ReadLimits::Apply, EPOCH_MS).await.unwrap();
     broker.freeze().unwrap();
     let error = source.plan(Some(&end), ReadLimits::Apply, EPOCH_MS).await.unwrap_err();
     assert_eq!(error.class(), ErrorClass::Retryable, "{error}");

@@ -59,10 +59,13 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let storage = Storage::new(durability(definition));
     let root = storage.open(&definition.checkpoint)?;
 
-    let Prepared { sources, scans, compiled } = prepare(definition, &storage).await?;
+    let Prepared { mut sources, scans, compiled } = prepare(definition, &storage).await?;
     let schema = compiled.schema();
     let settings = settings(definition, &schema, &storage);
     registry::check_sink(settings).map_err(in_sink)?;
+    for (source, input) in sources.iter_mut().zip(&definition.sources) {
+        source.make_clients().map_err(|e| in_source(e, input))?;
+    }
     let order = compiled.stream_order().to_vec();
 
     let claimant = claimant(definition, environment);
@@ -134,6 +137,10 @@ fn in_sink(error: Error) -> Error {
     error.in_field("sink")
 }
 
+fn in_source(error: Error, input: &InputDefinition) -> Error {
+    error.in_field(format!("sources[{}]", input.name)).context(format!("source {}", input.name))
+}
+
 /// What is known before the claim.
 struct Prepared {
     /// In the manifest's order; none has touched the checkpoint.
@@ -151,7 +158,7 @@ async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<Prep
     for input in &definition.sources {
         let context = SourceContext { storage: storage.clone(), conf: definition.conf.clone() };
         let source = registry::prepare_source(&input.format, &input.options, input.schema.clone(), context).await;
-        sources.push(source.map_err(|e| e.in_field(format!("sources[{}]", input.name)).context(format!("source {}", input.name)))?);
+        sources.push(source.map_err(|e| in_source(e, input))?);
     }
     let schemas: Vec<SchemaRef> = sources.iter().map(|source| source.schema()).collect();
     let compiled = compile(definition, &schemas, storage).await?;
