@@ -66,7 +66,7 @@ pub struct RunArguments {
     /// Manifests: StreamingJobs, and the Secrets and ConfigMaps they use; - is standard input, read once.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Run once and exit by the class of the run's last failure.
+    /// Run once and exit by the class of the run's last failure; also with 20 where the manifest is refused and its last good generation ran.
     #[arg(long)]
     pub once: bool,
     /// Replace every query's trigger with availableNow for this run.

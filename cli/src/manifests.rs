@@ -6,6 +6,7 @@
 //! `DIR/<name>/<key>`. Values are never printed.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -21,23 +22,80 @@ use weir_runtime::resolve::ReferenceKind;
 #[derive(Clone, Debug)]
 pub struct Files {
     paths: Vec<PathBuf>,
-    stdin: Option<String>,
+    stdin: Option<Vec<u8>>,
+}
+
+/// Why a file has no text.
+#[derive(Debug)]
+pub enum Unread {
+    /// It cannot be read.
+    Io(io::Error),
+    /// Its bytes are no text.
+    NotUtf8(NotUtf8),
+}
+
+/// The first byte of a file that is no UTF-8.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotUtf8 {
+    /// The whole file, with marks in place of what is no text.
+    pub lossy: String,
+    /// Bytes before it.
+    offset: usize,
+    byte: u8,
+    line: usize,
+    column: usize,
+}
+
+impl NotUtf8 {
+    fn of(bytes: &[u8], valid: usize) -> Self {
+        let before = String::from_utf8_lossy(&bytes[..valid]);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let byte = bytes.get(valid).copied().unwrap_or_default();
+        Self { lossy: String::from_utf8_lossy(bytes).into_owned(), offset: valid, byte, line, column }
+    }
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, Unread> {
+    String::from_utf8(bytes).map_err(|error| Unread::NotUtf8(NotUtf8::of(error.as_bytes(), error.utf8_error().valid_up_to())))
+}
+
+impl Unread {
+    /// What is wrong with the file, and where in it.
+    fn problem(&self, file: String) -> Problem {
+        let (line, column, message, remedy) = match self {
+            Self::Io(error) => (1, 1, format!("the file cannot be read: {error}"), "give the path of a manifest that is there"),
+            Self::NotUtf8(at) => (
+                at.line,
+                at.column,
+                format!("the file is not UTF-8: the byte 0x{:02x} after {} bytes is no part of a character", at.byte, at.offset),
+                "save the file as UTF-8; a text in Latin-1 is converted by `iconv -f LATIN1 -t UTF-8`",
+            ),
+        };
+        Problem { file, line, column, finding: Finding::error("file", "", message).remedy(remedy) }
+    }
 }
 
 impl Files {
     /// Reads standard input if it is among the files.
-    pub fn open(paths: &[PathBuf]) -> io::Result<Self> {
-        let stdin = if paths.iter().any(|path| path == Path::new("-")) { Some(io::read_to_string(io::stdin())?) } else { None };
+    pub fn open(paths: &[PathBuf]) -> Result<Self> {
+        let mut stdin = None;
+        if paths.iter().any(|path| path == Path::new("-")) {
+            let mut bytes = Vec::new();
+            let read = io::stdin().read_to_end(&mut bytes);
+            read.map_err(|e| Error::retryable("STDIN_NOT_READ", "standard input cannot be read").with_source(e))?;
+            stdin = Some(bytes);
+        }
         Ok(Self { paths: paths.to_vec(), stdin })
     }
 
     /// Name and text of each.
-    pub fn read(&self) -> Vec<(String, io::Result<String>)> {
-        let text = |path: &PathBuf| match &self.stdin {
-            Some(text) if path == Path::new("-") => Ok(text.clone()),
-            _ => fs::read_to_string(path),
+    pub fn read(&self) -> Vec<(String, Result<String, Unread>)> {
+        let read = |path: &PathBuf| match &self.stdin {
+            Some(bytes) if path == Path::new("-") => text(bytes.clone()),
+            _ => fs::read(path).map_err(Unread::Io).and_then(text),
         };
-        self.paths.iter().map(|path| (path.display().to_string(), text(path))).collect()
+        self.paths.iter().map(|path| (path.display().to_string(), read(path))).collect()
     }
 }
 
@@ -63,11 +121,7 @@ impl Manifests {
         for (name, text) in files.read() {
             match text {
                 Ok(text) => texts.push(ManifestFile { name, text }),
-                Err(error) => {
-                    let finding = Finding::error("file", "", format!("the file cannot be read: {error}"))
-                        .remedy("give the path of a manifest that is there");
-                    problems.push(Problem { file: name, line: 1, column: 1, finding });
-                }
+                Err(unread) => problems.push(unread.problem(name)),
             }
         }
         let mut loaded = manifest::load(&texts, &parameters.iter().cloned().collect());
@@ -172,4 +226,23 @@ pub fn adopted_epoch(job: &StreamingJob) -> Option<u64> {
 /// The token of the annotation `weir.dev/run-now`.
 pub fn run_now_token(job: &StreamingJob) -> Option<String> {
     annotation(job, annotations::RUN_NOW).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_text_is_told_where_it_is_not() {
+        let Unread::NotUtf8(found) = text(b"a: 1\n# gr\xc3\xbc\xdfe\n".to_vec()).unwrap_err() else { panic!("it was read") };
+        assert_eq!((found.offset, found.byte, found.line, found.column), (11, 0xdf, 2, 6));
+        assert_eq!(found.lossy, "a: 1\n# gr\u{fc}\u{fffd}e\n");
+        let problem = Unread::NotUtf8(found).problem("job.yaml".to_owned());
+        assert_eq!((problem.line, problem.column), (2, 6));
+        let words = problem.to_string();
+        assert!(words.starts_with("job.yaml:2:6") && words.contains("0xdf after 11 bytes") && words.contains("UTF-8"), "{words}");
+        assert_eq!(text(b"a: 1".to_vec()).unwrap(), "a: 1");
+        assert_eq!(NotUtf8::of(b"\xff", 0).column, 1);
+    }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_testkit::judge::{Input, Judge};
 use weir_testkit::kafka::{Broker, Message, numbered_messages};
-use weir_testkit::process::Guarded;
+use weir_testkit::process::{Guarded, kill_by_id, run};
 use weir_testkit::wait::eventually;
 
 use crate::jobs::{AVAILABLE_NOW, Query, job, job_without_retries};
@@ -329,6 +329,17 @@ fn fault_disk_full_under_the_runner() {
     place.write_at("input/1.json", &noise(5..10), 1_700_000_001_000);
     wait_for_numbers(&place, 10);
     assert!(weir_testkit::process::is_alive(pid));
+    // Without a durable epoch it is not started again, and nobody is told that it runs.
+    kill_by_id(pid).unwrap();
+    let status = || {
+        let mut command = weir();
+        command.current_dir(place.path()).args(["status", "-o", "wide"]);
+        let finished = run("weir status", command, DEADLINE).unwrap();
+        finished.stdout.lines().nth(1).map(str::to_owned)
+    };
+    let row = wait_for("the status is not believed", || status().filter(|row| row.contains("StateNotWritten")));
+    assert!(row.contains("Unknown") && row.contains("status.json"), "{row}");
+    wait_for("the task is gone", || (!weir_testkit::process::is_alive(pid)).then_some(()));
     disk.make_room();
     wait_for("the edit is in force", || place.status("job").filter(|status| status["observedGeneration"] == 2).map(drop));
     wait_for("the task was restarted", || {

@@ -96,6 +96,23 @@ fn a_changed_sink_needs_a_changed_nonce() {
 }
 
 #[test]
+fn a_refused_edit_runs_the_last_good_generation_and_says_that_it_is_not_what_was_asked() {
+    let place = Place::new("refused-edit");
+    add(&place, 0);
+    let good = job("job", DELTA, 0);
+    place.run_once(&good, &[]).assert_code(0);
+    add(&place, 1);
+    let moved = good.replace("checkpointLocation: checkpoint", "checkpointLocation: elsewhere");
+    let ended = place.run_once(&moved, &[]);
+    ended.assert_code(20);
+    let last = ended.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: [MANIFEST_REFUSED] job job: what ran is its last good generation, 1,"), "{}", ended.stderr);
+    assert!(last.contains("checkpointResetNonce"), "it names the way: {last}");
+    assert_eq!(values(&place), [0, 1], "the last good generation ran");
+    place.run_once(&good, &[]).assert_code(0);
+}
+
+#[test]
 fn a_job_applied_again_after_a_clean_stop_goes_on() {
     let place = Place::new("applied-again");
     add(&place, 0);

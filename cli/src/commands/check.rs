@@ -63,7 +63,7 @@ const OF_AN_EMPTY_WORLD: [&str; 3] = ["PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Ended {
     let sight = if arguments.sealed { Sight::Sealed } else { Sight::Open };
-    let files = Files::open(&arguments.files).map_err(|e| Error::config("STDIN_NOT_READ", "standard input is not text").with_source(e))?;
+    let files = Files::open(&arguments.files)?;
     let (manifests, mut problems) = Manifests::read(&files, &arguments.parameters);
     problems.extend(runtime()?.block_on(check_jobs(&manifests, References::MayBeElsewhere, sight)));
     match arguments.output {

@@ -20,10 +20,12 @@ use weir_supervisor::{ExitClass, Lifetime};
 use crate::arguments::RunArguments;
 use crate::commands::check;
 use crate::local::display::{Display, JobName};
+use crate::local::edit::Refused;
 use crate::local::job::{LocalJob, Setting, Wish};
 use crate::local::state::StateDir;
-use crate::manifests::{Files, Manifests};
+use crate::manifests::{Files, Manifests, Unread};
 use crate::outcome::{Code, Ended};
+use crate::output;
 use crate::signals::Signals;
 
 /// How often the manifests are looked at for changes.
@@ -44,7 +46,7 @@ pub fn run(arguments: RunArguments) -> Ended {
 }
 
 async fn run_all(arguments: RunArguments) -> Ended {
-    let files = Files::open(&arguments.files).map_err(|e| Error::config("STDIN_NOT_READ", "standard input is not text").with_source(e))?;
+    let files = Files::open(&arguments.files)?;
     let manifests = check::accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref()).await?;
     let mut signals = Signals::listen()?;
     let display = Arc::new(Display::new(arguments.progress));
@@ -86,7 +88,7 @@ async fn run_all(arguments: RunArguments) -> Ended {
             }
             ended = jobs.join_next() => match ended {
                 None => break,
-                Some(Ok(end)) => ends.push(end?),
+                Some(Ok(end)) => ends.push(end),
                 Some(Err(error)) => return Err(Error::retryable("RUNNER_PANICKED", "a job's loop ended by a panic, which is a defect of Weir; start it again, and report what stands above").with_source(error)),
             },
         }
@@ -94,10 +96,53 @@ async fn run_all(arguments: RunArguments) -> Ended {
     watcher.abort();
     display.close();
     Ok(match interrupts {
-        0 => Code(ends.iter().map(|class| u8::try_from(class.code()).unwrap_or(10)).find(|code| *code != 0).unwrap_or(0)),
+        0 => {
+            ends.iter().filter_map(End::refusal).for_each(|refusal| output::say(&format!("error: {refusal}")));
+            Code(ends.iter().map(End::code).find(|code| *code != 0).unwrap_or(0))
+        }
         1 => Code::DONE,
         _ => Code::INTERRUPTED,
     })
+}
+
+/// How a job ended.
+#[derive(Debug)]
+struct End {
+    job: String,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    /// Its runs are over.
+    Finished {
+        class: ExitClass,
+        /// What it was asked to run and did not.
+        refused: Option<Refused>,
+    },
+    /// The runner itself could not go on with it, and has said why.
+    Failed(ErrorClass),
+}
+
+impl End {
+    /// A run's own failure says more than that it was not of the newest manifest.
+    fn code(&self) -> u8 {
+        match &self.how {
+            How::Failed(class) => class.exit_code(),
+            How::Finished { class, refused } => match u8::try_from(class.code()).unwrap_or(10) {
+                0 if refused.is_some() => ErrorClass::Config.exit_code(),
+                code => code,
+            },
+        }
+    }
+
+    /// What was refused of what was asked.
+    fn refusal(&self) -> Option<Error> {
+        match &self.how {
+            How::Finished { refused, .. } => refused.as_ref().map(|refused| refused.error(&self.job)),
+            How::Failed(_) => None,
+        }
+    }
 }
 
 async fn supervise(
@@ -107,7 +152,7 @@ async fn supervise(
     shutdown: watch::Receiver<Shutdown>,
     display: Arc<Display>,
     mut heard: mpsc::UnboundedReceiver<crate::local::child::Saying>,
-) -> Result<ExitClass> {
+) -> End {
     let shown = Arc::clone(&display);
     let label = name.clone();
     let listener = tokio::task::spawn_local(async move {
@@ -116,14 +161,24 @@ async fn supervise(
         }
     });
     let finished = job.run(wishes, shutdown, &display).await;
+    let refused = job.refused();
     // With the job its sender goes, and the listener ends with what was said.
     drop(job);
     let _ = tokio::time::timeout(Duration::from_secs(1), listener).await;
-    let finished = finished?;
-    if !finished.message.is_empty() && !display.is_told(&finished.message) {
-        tracing::info!(job = name.job, "{}", finished.message);
-    }
-    Ok(finished.class)
+    let how = match finished {
+        Ok(finished) => {
+            if !finished.message.is_empty() && !display.is_told(&finished.message) {
+                tracing::info!(job = name.job, "{}", finished.message);
+            }
+            How::Finished { class: finished.class, refused }
+        }
+        // The other jobs go on, so it is said now.
+        Err(error) => {
+            output::say(&format!("error: {error}"));
+            How::Failed(error.class())
+        }
+    };
+    End { job: name.job, how }
 }
 
 fn setting(arguments: &RunArguments, manifests: &Manifests, job: &weir_crds::StreamingJob) -> Result<Setting> {
@@ -237,8 +292,14 @@ fn refuse(wish: &watch::Sender<Wish>, message: String) {
     });
 }
 
+/// What is no text any more has changed, and is refused like any other edit.
 fn texts(files: &Files) -> Vec<(String, Option<String>)> {
-    files.read().into_iter().map(|(name, text)| (name, text.ok())).collect()
+    let text = |read: Result<String, Unread>| match read {
+        Ok(text) => Some(text),
+        Err(Unread::NotUtf8(found)) => Some(found.lossy),
+        Err(Unread::Io(_)) => None,
+    };
+    files.read().into_iter().map(|(name, read)| (name, text(read))).collect()
 }
 
 /// What a look at the files shows.
@@ -284,6 +345,27 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_of_an_older_generation_is_not_what_was_asked_for() {
+        let end = |class, refused: Option<&str>| {
+            let refused = refused.map(|why| Refused { why: why.to_owned(), generation: 3 });
+            End { job: "j".to_owned(), how: How::Finished { class, refused } }
+        };
+        let codes = [
+            end(ExitClass::Completed, None),
+            end(ExitClass::Completed, Some("x")),
+            end(ExitClass::Stopped, Some("x")),
+            end(ExitClass::Incompatible, Some("x")),
+            end(ExitClass::Retryable, None),
+            End { job: "j".to_owned(), how: How::Failed(ErrorClass::Retryable) },
+        ];
+        assert_eq!(codes.map(|end| end.code()), [0, 20, 20, 21, 10, 10]);
+        let words = end(ExitClass::Completed, Some("the checkpoint may not move")).refusal().map(|refusal| refusal.to_string());
+        let words = words.unwrap_or_default();
+        assert!(words.contains("job j") && words.contains("generation, 3,") && words.ends_with("the checkpoint may not move"), "{words}");
+        assert!(end(ExitClass::Retryable, None).refusal().is_none());
+    }
 
     #[test]
     fn a_file_that_goes_is_told_once_and_one_that_is_replaced_is_not() {

@@ -13,8 +13,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 use weir_core::{Error, Result};
+use weir_supervisor::time::rfc3339;
 
 use crate::arguments::{StatusArguments, StatusOutput};
+use crate::local::state::{NOT_WRITTEN, STALE_STATUS, STATUS};
 use crate::outcome::{Code, Ended};
 use crate::output;
 
@@ -181,21 +183,50 @@ fn from_disk(root: &Path, job: Option<&str>) -> Result<Vec<Value>> {
     for namespace in folders(root)? {
         for folder in folders(&namespace)? {
             let is_wanted = job.is_none_or(|job| folder.file_name().is_some_and(|name| name == job));
-            let file = folder.join("status.json");
-            if let (true, Ok(text)) = (is_wanted, std::fs::read_to_string(&file)) {
-                let parsed = serde_json::from_str(&text);
-                let mut job: Value = parsed.map_err(|e| {
-                    Error::retryable("STATE_DAMAGED", format!("{} is not JSON; remove it, the runner writes it anew", file.display()))
-                        .with_source(e)
-                })?;
+            if let Some(mut job) = is_wanted.then(|| last_status(&folder)).transpose()?.flatten() {
                 if !is_running(&job["runner"]) {
                     without_runner(&mut job);
+                } else if let Some(why) = job[NOT_WRITTEN].as_str().map(str::to_owned) {
+                    not_written(&mut job, &why);
                 }
                 jobs.push(job);
             }
         }
     }
     Ok(jobs)
+}
+
+/// The newest status in a state directory, with the reason if it is not true any more.
+fn last_status(folder: &Path) -> Result<Option<Value>> {
+    let read = |name: &str| {
+        let file = folder.join(name);
+        let text = std::fs::read_to_string(&file).ok()?;
+        Some(serde_json::from_str::<Value>(&text).map_err(|e| {
+            Error::retryable("STATE_DAMAGED", format!("{} is not JSON; remove it, the runner writes it anew", file.display()))
+                .with_source(e)
+        }))
+    };
+    if let Some(status) = read(STATUS) {
+        return status.map(Some);
+    }
+    let Some(mut status) = read(STALE_STATUS).transpose()? else { return Ok(None) };
+    let modified = std::fs::metadata(folder.join(STALE_STATUS)).and_then(|metadata| metadata.modified());
+    let at = modified.map_or_else(|_| "an earlier time".to_owned(), |at| rfc3339(at.into()));
+    status[NOT_WRITTEN] = format!("the runner cannot write {}; what stands here was true at {at}", folder.join(STATUS).display()).into();
+    Ok(Some(status))
+}
+
+/// Whether a job runs is not known while its runner cannot write its state.
+fn not_written(job: &mut Value, why: &str) {
+    let message = format!("{why}; a task that ends is not started again until it can, see the runner's log");
+    for condition in job["status"]["conditions"].as_array_mut().into_iter().flatten().filter(|condition| condition["type"] == "Ready") {
+        condition["status"] = "Unknown".into();
+        condition["reason"] = "StateNotWritten".into();
+        condition["message"] = message.clone().into();
+    }
+    if let Some(summary) = job["status"]["summary"].as_object_mut() {
+        summary.remove("tasksReady");
+    }
 }
 
 /// Whether the process that wrote a status is there.
@@ -298,6 +329,29 @@ mod tests {
         assert_eq!(job["status"]["conditions"][1]["status"], "True");
         assert_eq!(job["status"]["conditions"][2]["reason"], "NoRun");
         assert!(job["status"].get("nextRestartTime").is_none());
+    }
+
+    #[test]
+    fn a_status_that_could_not_be_replaced_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("default/j");
+        std::fs::create_dir_all(&folder).unwrap();
+        let ready = json!({"type": "Ready", "status": "True", "reason": "Streaming", "message": ""});
+        let status = json!({"metadata": {"name": "j"}, "runner": std::process::id(), "status": {"conditions": [ready], "summary": {"tasksReady": "1/1"}}});
+        let shown = || {
+            let jobs = from_disk(root.path(), None).unwrap();
+            [Cell::ReadyField("status"), Cell::ReadyField("reason"), Cell::ReadyField("message")].map(|at| cell(&jobs[0], at))
+        };
+        std::fs::write(folder.join(STALE_STATUS), status.to_string()).unwrap();
+        let [ready, reason, message] = shown();
+        assert_eq!((ready.as_str(), reason.as_str()), ("Unknown", "StateNotWritten"));
+        assert!(message.contains("j/status.json; what stands here was true at 20") && message.contains("not started again"), "{message}");
+        let mut told = status.clone();
+        told[NOT_WRITTEN] = "could not write memory.json".into();
+        std::fs::write(folder.join(STATUS), told.to_string()).unwrap();
+        assert!(shown()[2].starts_with("could not write memory.json; a task that ends"));
+        std::fs::write(folder.join(STATUS), status.to_string()).unwrap();
+        assert_eq!(shown()[1], "Streaming");
     }
 
     #[test]

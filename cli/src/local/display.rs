@@ -229,8 +229,8 @@ impl Display {
                 }
                 show(&line.to_string());
             }
-            Style::Live => self.lines.suspend(|| say(&format!("{}: {reason} {note}", name.job))),
-            Style::Plain => say(&format!("{}: {reason} {note}", name.job)),
+            Style::Live => self.lines.suspend(|| say(&format!("{}: {}", name.job, with_reason(reason, note)))),
+            Style::Plain => say(&format!("{}: {}", name.job, with_reason(reason, note))),
             Style::Silent => {}
         }
     }
@@ -241,6 +241,12 @@ impl Display {
             line.bar.abandon();
         }
     }
+}
+
+/// A note after its reason, unless it begins with that word.
+fn with_reason(reason: &str, note: &str) -> String {
+    let begins_with_it = note.get(..reason.len()).is_some_and(|head| head.eq_ignore_ascii_case(reason));
+    if begins_with_it { note.to_owned() } else { format!("{reason} {note}") }
 }
 
 /// A note without what was said before. Notes may have been cut: where the beginning of a saying stands, the rest is its.
@@ -326,6 +332,13 @@ mod tests {
         assert!(display.is_told(&failure) && !display.is_told("stopped on request"));
         (0..TOLD).for_each(|number| display.has_told(&format!("failure {number}")));
         assert!(!display.is_told(&failure), "what was said long ago may be said again");
+    }
+
+    #[test]
+    fn a_word_is_not_said_twice() {
+        assert_eq!(with_reason("Waiting", "waiting for the backoff"), "waiting for the backoff");
+        assert_eq!(with_reason("RunStarted", "run 1 begins"), "RunStarted run 1 begins");
+        assert_eq!(with_reason("Waiting", "wait"), "Waiting wait");
     }
 
     #[test]

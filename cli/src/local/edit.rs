@@ -4,6 +4,8 @@
 //! told where it is met. What is left would pass in silence, and a person who
 //! has just saved a file wants to know that it was seen. Decides only words.
 
+use weir_core::Error;
+
 /// What is known of the newest manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
@@ -17,6 +19,26 @@ pub struct Standing {
     pub document: String,
     /// How often the manifest was written.
     pub written: u64,
+}
+
+/// A manifest that is refused while its last good generation ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The refusal.
+    pub why: String,
+    /// What ran.
+    pub generation: i64,
+}
+
+impl Refused {
+    /// The last words of a runner that did not run what it was asked to.
+    pub fn error(&self, job: &str) -> Error {
+        let text = format!(
+            "job {job}: what ran is its last good generation, {}, since the manifest as it stands is refused; correct it and run it again: {}",
+            self.generation, self.why
+        );
+        Error::config("MANIFEST_REFUSED", text)
+    }
 }
 
 /// What is to be said of a manifest that changes nothing.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use rustix::process::Signal;
 use tokio::sync::{Notify, mpsc, watch};
-use weir_core::{Error, ErrorClass, Result};
+use weir_core::{Error, Result};
 use weir_runtime::http::LiveConfig;
 use weir_supervisor::conditions::Reason;
 use weir_supervisor::generation::Accepted;
@@ -24,13 +24,11 @@ use weir_supervisor::{Acceptance, Action, Desired, Finished, Lifetime, Memory, P
 
 use super::child::{Child, ChildSpec, Saying};
 use super::display::{Display, Extent, JobName};
-use super::edit::{Standing, no_news};
+use super::edit::{Refused, Standing, no_news};
 use super::look::{self, Answers};
-use super::state::StateDir;
+use super::state::{NOT_WRITTEN, StateDir};
+use super::writing::{News, REMEDY, Writing};
 use crate::manifests::run_now_token;
-
-/// How soon a state that could not be written is written again.
-const WRITE_AGAIN: chrono::Duration = chrono::Duration::seconds(1);
 
 /// How often children are asked while they run.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -63,6 +61,14 @@ pub struct Setting {
     pub name: String,
 }
 
+/// Whether a plan's memory is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remembered {
+    Yes,
+    /// It is written later.
+    NotYet,
+}
+
 /// One job under the supervisor.
 pub struct LocalJob {
     setting: Setting,
@@ -84,8 +90,7 @@ pub struct LocalJob {
     last_status: Option<serde_json::Value>,
     /// What was told to be waited for.
     told: Vec<Wait>,
-    /// Why the state could not be written last, while it cannot.
-    unwritable: Option<String>,
+    writing: Writing,
 }
 
 impl LocalJob {
@@ -116,6 +121,7 @@ impl LocalJob {
             None => Accepted::first(1, wish.job.spec.clone()),
         };
         let mut job = Self {
+            writing: Writing::new(&setting.lifetime),
             setting,
             uid,
             token_key: uuid::Uuid::new_v4().to_string(),
@@ -132,15 +138,23 @@ impl LocalJob {
             client: reqwest::Client::new(),
             last_status: None,
             told: Vec::new(),
-            unwritable: None,
             state,
         };
         job.accept(wish)?;
         Ok(job)
     }
 
-    /// Runs until the supervisor says that it is finished.
-    pub async fn run(
+    /// Runs until the supervisor says that it is finished. A failure of the runner itself takes the tasks with it:
+    /// nobody would look after them.
+    pub async fn run(&mut self, wishes: watch::Receiver<Wish>, shutdown: watch::Receiver<Shutdown>, display: &Display) -> Result<Finished> {
+        let ended = self.supervise(wishes, shutdown, display).await;
+        if ended.is_err() {
+            self.children.values().for_each(|(child, _)| child.signal(Signal::KILL));
+        }
+        ended
+    }
+
+    async fn supervise(
         &mut self,
         mut wishes: watch::Receiver<Wish>,
         mut shutdown: watch::Receiver<Shutdown>,
@@ -151,11 +165,11 @@ impl LocalJob {
         loop {
             let wish = wishes.borrow_and_update().clone();
             let before = self.standing.clone();
-            let accepted = self.accept(&wish);
+            let may_write = self.writing.is_due(Utc::now());
+            let accepted = if may_write { self.accept(&wish) } else { Ok(()) };
             if self.standing.written != before.written {
                 self.tell_edit(&before, display);
             }
-            let mut is_written = self.written(accepted)?;
             if asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
                 self.ask().await;
                 self.show_backlogs(&name, display);
@@ -166,22 +180,31 @@ impl LocalJob {
             let observed = self.observe(stop);
             tell_failures(&observed, display);
             let plan = decide(&desired, &observed, &self.memory, Utc::now(), &mut rand::random::<f64>);
-            let stored = self.store(&desired, &observed, &plan);
-            let may_start = self.written(stored)?;
-            is_written &= may_start;
             let now = Utc::now();
+            let remembered = self.remember(&plan, may_write);
+            let is_decided = matches!(remembered, Ok(Remembered::Yes));
+            if may_write {
+                let failed = accepted.and(remembered.map(drop));
+                let published = self.publish(&desired, &observed, failed.as_ref().err());
+                self.settle(failed.and(published), now)?;
+            }
+            self.writing.bear(&self.setting.name, observed.any_live(), now)?;
             let due: Vec<Action> =
                 plan.actions.into_iter().filter(|action| stop == Shutdown::Immediate || self.is_due(action, now)).collect();
-            let is_acting = is_written && !due.is_empty();
+            let is_acting = is_decided && !due.is_empty();
             // Ending a task is safe without a record of it, starting one is not.
-            for action in due.into_iter().filter(|action| may_start || ends_a_task(action)) {
+            for action in due.into_iter().filter(|action| is_decided || ends_a_task(action)) {
                 display.action(&name, &action);
                 self.act(action, &wish).await;
             }
-            for event in &plan.events {
-                display.event(&name, event);
+            // What is not remembered is decided again, and told then.
+            let finished = plan.finished.filter(|_| is_decided || stop != Shutdown::None);
+            if is_decided || finished.is_some() {
+                for event in &plan.events {
+                    display.event(&name, event);
+                }
             }
-            if let Some(finished) = plan.finished {
+            if let Some(finished) = finished {
                 return Ok(finished);
             }
             if is_acting {
@@ -191,29 +214,31 @@ impl LocalJob {
                 continue;
             }
             self.tell_waits(&desired, &observed, &name, display);
-            let wake_at = if is_written { plan.wake_at } else { Some(Utc::now() + WRITE_AGAIN) };
+            let again = self.writing.again_at();
+            let wake_at = if is_decided { plan.wake_at.into_iter().chain(again).min() } else { again };
             self.wait(wake_at, &mut wishes, &mut shutdown).await;
         }
     }
 
-    /// Whether the state was written. A job that is kept alive outlives a full
-    /// disk: its tasks go on as they are, and the state is written again soon.
-    fn written(&mut self, result: Result<()>) -> Result<bool> {
-        let Err(error) = result else {
-            if self.unwritable.take().is_some() {
-                tracing::info!(job = self.setting.name, "the state is written again");
-            }
-            return Ok(true);
-        };
-        if error.class() != ErrorClass::Retryable || self.setting.lifetime != Lifetime::AsTriggered {
-            return Err(error);
+    /// Why the newest manifest is refused, if it is, and what runs in its place.
+    pub fn refused(&self) -> Option<Refused> {
+        let why = self.standing.refusal.clone().or_else(|| self.refused_edit.clone())?;
+        Some(Refused { why, generation: self.accepted.generation })
+    }
+
+    /// Says what came of writing the state.
+    fn settle(&mut self, written: Result<()>, now: DateTime<Utc>) -> Result<()> {
+        let job = &self.setting.name;
+        match self.writing.settle(written, now)? {
+            News::None => {}
+            News::Over => tracing::info!(job, "the state is written again"),
+            News::Trouble(words) => tracing::error!(
+                job,
+                "nothing is started until the state can be written, also no task that fails or is killed from now on; those that run go on: \
+                 {words}; {REMEDY}"
+            ),
         }
-        let words = error.to_string();
-        if self.unwritable.as_ref() != Some(&words) {
-            tracing::error!(job = self.setting.name, "nothing is started until the state can be written: {words}");
-            self.unwritable = Some(words);
-        }
-        Ok(false)
+        Ok(())
     }
 
     async fn wait(&self, wake_at: Option<DateTime<Utc>>, wishes: &mut watch::Receiver<Wish>, shutdown: &mut watch::Receiver<Shutdown>) {
@@ -350,21 +375,34 @@ impl LocalJob {
         Observed { slots, shutdown, ..Observed::default() }
     }
 
-    /// Writes the memory ahead, and the status beside it.
-    fn store(&mut self, desired: &Desired, observed: &Observed, plan: &Plan) -> Result<()> {
+    /// Writes the memory of a plan ahead of its actions, where there is something new in it.
+    fn remember(&mut self, plan: &Plan, may_write: bool) -> Result<Remembered> {
         if plan.memory.needs_storing(&self.memory) {
+            if !may_write {
+                return Ok(Remembered::NotYet);
+            }
             let value: serde_json::Value = serde_json::from_str(&plan.memory.to_json()).expect("memory is JSON");
             self.state.write("memory.json", &value)?;
         }
         self.memory = plan.memory.clone();
+        Ok(Remembered::Yes)
+    }
+
+    /// Writes the status, with the reason why the rest of the state is not written, if it is not.
+    fn publish(&mut self, desired: &Desired, observed: &Observed, failed: Option<&Error>) -> Result<()> {
         let status = weir_supervisor::status::status(desired, observed, &self.memory);
-        let shown = serde_json::json!({
+        let mut shown = serde_json::json!({
             "metadata": {"name": self.setting.name, "namespace": self.setting.namespace, "uid": self.uid, "generation": desired.newest_generation()},
             "runner": std::process::id(),
             "status": status,
         });
+        if let Some(error) = failed {
+            shown[NOT_WRITTEN] = error.to_string().into();
+        }
         if self.last_status.as_ref() != Some(&shown) {
-            self.state.write("status.json", &shown)?;
+            // What could not be replaced is not true any more.
+            self.last_status = None;
+            self.state.publish(&shown)?;
             self.last_status = Some(shown);
         }
         Ok(())

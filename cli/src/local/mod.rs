@@ -2,7 +2,7 @@
 //!
 //! `state` is the folder that outlives the runner, `child` is one running task,
 //! `look` fills the supervisor's view of the children, `job` is the loop of one
-//! job, `display` shows it. What is decided is decided by
+//! job, `writing` what becomes of one whose state cannot be written, `display` shows it. What is decided is decided by
 //! `weir_supervisor::decide` alone.
 
 pub mod child;
@@ -11,3 +11,4 @@ pub mod edit;
 pub mod job;
 pub mod look;
 pub mod state;
+pub mod writing;

@@ -20,6 +20,13 @@ use weir_core::{Error, ErrorClass, Result};
 /// Manifests kept: the accepted one and those that running tasks began with.
 const KEPT_GENERATIONS: i64 = 10;
 
+/// The status of a job, as `weir status` reads it.
+pub const STATUS: &str = "status.json";
+/// The same when it could not be replaced: no more than what was true once.
+pub const STALE_STATUS: &str = "status.stale.json";
+/// Field of a status: why the rest of the state could not be written.
+pub const NOT_WRITTEN: &str = "notWritten";
+
 /// A locked state directory.
 #[derive(Debug)]
 pub struct StateDir {
@@ -97,6 +104,22 @@ impl StateDir {
     pub fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<()> {
         let text = serde_json::to_vec(value).expect("state is maps with string keys");
         self.replace(&self.path.join(name), &text)
+    }
+
+    /// Replaces the status. Where that is not possible the old one loses its name, which needs no space.
+    pub fn publish<T: Serialize>(&self, status: &T) -> Result<()> {
+        let (path, stale) = (self.path.join(STATUS), self.path.join(STALE_STATUS));
+        match self.write(STATUS, status) {
+            Ok(()) => {
+                self.remove(&stale);
+                Ok(())
+            }
+            Err(error) => {
+                // On a disk that takes nothing at all the old one keeps its name.
+                let _ = fs::rename(&path, &stale);
+                Err(error)
+            }
+        }
     }
 
     /// Replaces a file that may hold secrets: readable by its owner only.
