@@ -8,6 +8,7 @@
 //!
 //! The crate does not know Weir's own crates, so that any of them can use it in its tests. Linux only.
 
+pub mod certificates;
 pub mod cgroup;
 pub mod judge;
 pub mod kafka;

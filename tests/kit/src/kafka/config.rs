@@ -13,11 +13,13 @@ pub struct BrokerOptions {
     pub properties: BTreeMap<String, String>,
     /// The Java heap, as in `-Xmx`.
     pub heap: String,
+    /// Whether there are listeners that ask for a login, with SCRAM and with TLS.
+    pub secured: bool,
 }
 
 impl Default for BrokerOptions {
     fn default() -> BrokerOptions {
-        BrokerOptions { properties: BTreeMap::new(), heap: "512m".into() }
+        BrokerOptions { properties: BTreeMap::new(), heap: "512m".into(), secured: false }
     }
 }
 

@@ -7,7 +7,9 @@
 mod admin;
 mod config;
 mod messages;
+mod secured;
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use tempfile::TempDir;
 
 pub use config::BrokerOptions;
 pub use messages::{Message, ReceivedMessage, Transaction, numbered_messages};
+pub use secured::{CONNECTION_STRING, CONNECTION_USER, SCRAM_PASSWORD, SCRAM_USER, Secured};
 
 use crate::process::{self, Guarded};
 use crate::wait::GENEROUS;
@@ -31,6 +34,7 @@ pub struct Broker {
     port: u16,
     folder: TempDir,
     heap: String,
+    secured: Option<Secured>,
     process: Mutex<Option<Guarded>>,
 }
 
@@ -43,11 +47,17 @@ impl Broker {
     /// Formats new storage and starts a broker on it.
     pub fn start_with(options: BrokerOptions) -> Result<Broker> {
         let folder = scratch::folder("kafka")?;
-        let port = ports::reserve()?;
-        let properties = config::server_properties(port, ports::reserve()?, &folder.path().join("data"), &options.properties);
+        let (port, controller_port) = (ports::reserve()?, ports::reserve()?);
+        let secured = options.secured.then(Secured::new).transpose()?;
+        let mut own = match &secured {
+            Some(secured) => secured.properties(port, controller_port, folder.path())?,
+            None => BTreeMap::new(),
+        };
+        own.extend(options.properties);
+        let properties = config::server_properties(port, controller_port, &folder.path().join("data"), &own);
         std::fs::write(folder.path().join("server.properties"), properties).context("writing server.properties")?;
         std::fs::write(folder.path().join("log4j2.properties"), LOG_CONFIGURATION).context("writing log4j2.properties")?;
-        let broker = Broker { port, folder, heap: options.heap, process: Mutex::new(None) };
+        let broker = Broker { port, folder, heap: options.heap, secured, process: Mutex::new(None) };
         broker.format()?;
         broker.start_again()?;
         Ok(broker)
@@ -57,7 +67,8 @@ impl Broker {
     pub fn shared() -> &'static Broker {
         static SHARED: OnceLock<Result<Broker, String>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| {
-            let broker = Broker::start().map_err(|error| format!("{error:#}"))?;
+            let broker = Broker::start_with(BrokerOptions { secured: true, ..BrokerOptions::default() });
+            let broker = broker.map_err(|error| format!("{error:#}"))?;
             scratch::at_exit(|| {
                 if let Some(process) = SHARED.get().and_then(|shared| shared.as_ref().ok()?.process().take()) {
                     if scratch::a_thread_panicked() {
@@ -78,6 +89,11 @@ impl Broker {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its listeners for clients that log in; the shared broker has them.
+    pub fn secured(&self) -> &Secured {
+        self.secured.as_ref().expect("the broker was started with `secured`")
     }
 
     /// The process id while the broker runs.
@@ -161,6 +177,9 @@ impl Broker {
         let id = "weirweirweirweirweir-g";
         command.args(["kafka.tools.StorageTool", "format", "--standalone", "-t", id, "-c"]);
         command.arg(self.folder.path().join("server.properties"));
+        if self.secured.is_some() {
+            command.args(Secured::format_arguments());
+        }
         let finished = process::run("kafka-format", command, GENEROUS)?;
         if !finished.status.success() {
             bail!("formatting Kafka's storage ended with {}:\n{}{}", finished.status, finished.stdout, finished.stderr);
