@@ -33,6 +33,7 @@ fn each_broken_manifest_is_refused_with_its_sentence() {
         let warning_only = name.starts_with("warn-");
         assert_eq!(loaded.has_errors(), !warning_only, "{name}: {:?}", loaded.problems);
         let lines: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+        assert!(!lines.concat().contains("geheim"), "{name} tells a secret");
         insta::with_settings!({snapshot_path => "check", prepend_module_to_snapshot => false, omit_expression => true}, {
             insta::assert_snapshot!(name, lines.join("\n"));
         });

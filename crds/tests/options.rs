@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_crds::finding::Severity;
-use weir_crds::options::{Completeness, Format, Offsets, Role, parse, parse_sink, parse_source};
+use weir_crds::options::kafka_client::{Certificates, PROPERTIES, StoreFile};
+use weir_crds::options::{Completeness, FORMATS, Format, Offsets, Role, parse, parse_sink, parse_source};
 
 fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
     entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -143,12 +144,14 @@ fn kafka_settings_become_librdkafkas() {
         ("sasl.mechanism", "SCRAM-SHA-512"),
         ("sasl.username", "u"),
         ("sasl.password", "p"),
-        ("ssl.ca.location", "/ca.pem"),
         ("fetch.wait.max.ms", "100"),
         ("socket.timeout.ms", "300000"),
         ("socket.receive.buffer.bytes", "0"),
     ]);
     assert_eq!(options.kafka_client(), &expected);
+    let trust = options.kafka_stores().trust.clone();
+    assert!(matches!(trust, Some(Certificates::File(file)) if file == StoreFile { path: "/ca.pem".to_owned(), password: None }));
+    assert!(!format!("{options:?}").contains("\"p\"") && format!("{options:?}").contains("sasl.password"));
     assert_eq!(options.list("subscribe"), ["t", "u"]);
     assert!(matches!(options.opt_offsets("startingOffsets"), Some(Offsets::Specific(map)) if map["u"][&0] == 7));
 }
@@ -189,5 +192,27 @@ fn a_number_that_is_too_great_is_told_the_greatest() {
     for value in ["-1", "x", ""] {
         let found = messages(Format::RateMicroBatch, &[("rowsPerBatch", "1"), ("advanceMillisPerBatch", value)]);
         assert!(found.len() == 1 && !found[0].contains("at most"), "{found:?}");
+    }
+}
+
+/// Names of `ConsumerConfig` and `ProducerConfig` of Kafka's clients 3.9.2, which Spark 4.2 has.
+#[test]
+fn every_setting_of_sparks_kafka_client_is_in_the_table() {
+    let known: Vec<&str> = PROPERTIES.iter().map(|property| property.name).collect();
+    let missing: Vec<&str> = include_str!("kafka_client_settings.txt").lines().filter(|name| !known.contains(name)).collect();
+    assert!(missing.is_empty(), "neither translated nor refused: {missing:?}");
+}
+
+/// Options of Spark 4.2's readers and writers, as its classes have them.
+#[test]
+fn every_option_of_spark_is_known_or_refused_with_a_reason() {
+    for line in include_str!("spark_options.txt").lines() {
+        let (format, names) = line.split_once(' ').expect("a format and its options");
+        let format = FORMATS.into_iter().find(|known| known.as_str() == format).expect("a format");
+        for name in names.split(' ') {
+            let roles = [Role::Source, Role::Table, Role::Sink].into_iter().filter(|role| format.can_be(*role));
+            let known = roles.flat_map(|role| format.rows(role)).any(|row| row.is_named(name));
+            assert!(known, "{} has no row for {name}", format.as_str());
+        }
     }
 }

@@ -19,6 +19,7 @@ mod http;
 mod inputs;
 mod interchange;
 mod jobs;
+mod kafka_security;
 mod local_runner;
 mod memory;
 mod ownership;

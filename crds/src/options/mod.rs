@@ -6,6 +6,7 @@
 //! Nothing here opens a file or a connection.
 
 mod archive;
+pub mod eventhubs;
 pub mod formats;
 pub mod kafka_client;
 mod kind;

@@ -87,7 +87,7 @@ pub fn parse(format: Format, role: Role, options: &BTreeMap<String, String>, com
         }
     }
     if format == Format::Kafka {
-        kafka_client::translate(role, &client, &mut parsed, &mut findings);
+        kafka_client::translate(role, &client, completeness, &mut parsed, &mut findings);
     }
     if completeness == Completeness::Complete {
         for row in format.rows(role).filter(|row| row.required && !written.contains_key(row.name)) {
@@ -99,7 +99,7 @@ pub fn parse(format: Format, role: Role, options: &BTreeMap<String, String>, com
 }
 
 fn is_client_setting(name: &str) -> bool {
-    name.get(..6).is_some_and(|prefix| prefix.eq_ignore_ascii_case("kafka."))
+    name.get(..kafka_client::PREFIX.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(kafka_client::PREFIX))
 }
 
 fn read_value(row: &'static OptionRow, name: &str, text: &str, parsed: &mut ParsedOptions, findings: &mut Vec<Finding>) {

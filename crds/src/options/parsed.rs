@@ -4,14 +4,16 @@
 //! a mistake of the program; it answers with the zero value in release builds.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use super::formats::Format;
+use super::kafka_client::TlsStores;
 use super::kind::{Offsets, Value};
 use super::row::{OptionRow, Role};
 
 /// The options of one source, static table or sink.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct ParsedOptions {
     /// The format.
     pub format: Format,
@@ -20,12 +22,20 @@ pub struct ParsedOptions {
     pub(super) values: BTreeMap<&'static str, Value>,
     pub(super) texts: BTreeMap<&'static str, String>,
     pub(super) client: BTreeMap<String, String>,
-    pub(super) client_as_written: BTreeMap<String, String>,
+    pub(super) tls: TlsStores,
+}
+
+/// Names only: values may be secret.
+impl fmt::Debug for ParsedOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.values.keys().copied().chain(self.client.keys().map(String::as_str));
+        f.debug_set().entry(&self.format).entry(&self.role).entries(names).finish()
+    }
 }
 
 impl ParsedOptions {
     pub(super) fn new(format: Format, role: Role) -> Self {
-        Self { format, role, values: BTreeMap::new(), texts: BTreeMap::new(), client: BTreeMap::new(), client_as_written: BTreeMap::new() }
+        Self { format, role, values: BTreeMap::new(), texts: BTreeMap::new(), client: BTreeMap::new(), tls: TlsStores::default() }
     }
 
     /// Whether the option was given.
@@ -124,9 +134,9 @@ impl ParsedOptions {
         &self.client
     }
 
-    /// Settings of the Kafka client as they were written, without `kafka.`. May hold secrets: never print it.
-    pub fn kafka_client_as_written(&self) -> &BTreeMap<String, String> {
-        &self.client_as_written
+    /// Where the Kafka client's certificates and keys come from. May hold secrets: never print it.
+    pub fn kafka_stores(&self) -> &TlsStores {
+        &self.tls
     }
 
     /// What is in force, defaults included, for the line that a start logs. Secrets and client settings are left out.

@@ -81,9 +81,10 @@ fn client_section(page: &mut String) {
             Mapping::Harmless(why) => format!("nothing, with a warning: {why}"),
             Mapping::Refused(why) => format!("refused: {why}"),
             Mapping::NoCounterpart(remedy) => format!("refused: {remedy}"),
-            Mapping::Special => "by its value and its neighbours".to_owned(),
+            Mapping::Special(how) => how.to_owned(),
         };
-        page.push_str(&format!("| {} | {client} | {} |\n", code(property.name), cell(&becomes)));
+        let secret = if property.secret { "; secret, only from `optionsFrom`" } else { "" };
+        page.push_str(&format!("| {} | {client} | {}{secret} |\n", code(property.name), cell(&becomes)));
     }
 }
 

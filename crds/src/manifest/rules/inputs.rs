@@ -57,13 +57,9 @@ fn input(context: &Context<'_>, path: &str, source: &SourceSpec, role: Role, fin
             }
             Format::Delta
         }
-        (Some(name), None) => match Format::find(name, role) {
-            Ok(format) => format,
-            Err(mut finding) => {
-                finding.path = format!("{path}.format");
-                findings.push(finding);
-                return;
-            }
+        (Some(name), None) => match context.format(path, name, role, &source.options, &source.options_from, findings) {
+            Some(format) => format,
+            None => return,
         },
     };
     schema(context, path, source, format, role, findings);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use super::objects::{Objects, merged_options};
 use super::substitute::substitute;
 use crate::finding::{Finding, Severity};
-use crate::options::{Completeness, Format, Kind, Role, parse};
+use crate::options::{Completeness, Format, Kind, Role, eventhubs, kafka_client, parse};
 use crate::resource::{OptionsFromSpec, StreamingJob};
 
 pub(super) use sharing::shared_checkpoints;
@@ -60,6 +60,9 @@ impl Context<'_> {
     ) {
         self.check_references(path, from, findings);
         let options_path = super::locate::child(path, "options");
+        if format == Format::Kafka {
+            secrets_are_referred_to(&options_path, options, findings);
+        }
         let mut literal = BTreeMap::new();
         for (name, text) in options {
             match substitute(text, &self.job.spec.parameters) {
@@ -74,12 +77,7 @@ impl Context<'_> {
                 }
             }
         }
-        let namespace = self.namespace();
-        let data = |entry: &OptionsFromSpec| self.objects.find(namespace, entry).map(|data| data.0.clone());
-        let (all, completeness) = match merged_options(&literal, from, data) {
-            Ok(all) => (all, Completeness::Complete),
-            Err(_) => (literal.clone(), Completeness::MayGrow),
-        };
+        let (all, completeness) = self.merged(&literal, from);
         for mut finding in parse(format, role, &all, completeness).findings {
             let written = options.iter().find(|(name, _)| name.eq_ignore_ascii_case(&finding.path));
             match written {
@@ -92,6 +90,38 @@ impl Context<'_> {
             }
             findings.push(finding);
         }
+    }
+
+    /// All options, as far as their objects are among the files.
+    fn merged(&self, literal: &BTreeMap<String, String>, from: &[OptionsFromSpec]) -> (BTreeMap<String, String>, Completeness) {
+        let data = |entry: &OptionsFromSpec| self.objects.find(self.namespace(), entry).map(|data| data.0.clone());
+        match merged_options(literal, from, data) {
+            Ok(all) => (all, Completeness::Complete),
+            Err(_) => (literal.clone(), Completeness::MayGrow),
+        }
+    }
+
+    /// The format of a source, static table or sink; where it is a Kafka in other clothes, the refusal says how to write it.
+    fn format(
+        &self,
+        path: &str,
+        name: &str,
+        role: Role,
+        options: &BTreeMap<String, String>,
+        from: &[OptionsFromSpec],
+        findings: &mut Vec<Finding>,
+    ) -> Option<Format> {
+        let mut finding = match Format::find(name, role) {
+            Ok(format) => return Some(format),
+            Err(finding) => finding,
+        };
+        finding.path = format!("{path}.format");
+        if name.eq_ignore_ascii_case("eventhubs") {
+            finding.allowed.clear();
+            finding.remedy = eventhubs::kafka_block(role, &self.merged(options, from).0);
+        }
+        findings.push(finding);
+        None
     }
 
     fn check_references(&self, path: &str, from: &[OptionsFromSpec], findings: &mut Vec<Finding>) {
@@ -123,11 +153,27 @@ impl Context<'_> {
     }
 }
 
-/// A finding about an option that comes from a Secret or ConfigMap: without its value.
+/// Who may read a job may read its options, so passwords and keys stand in a Secret.
+fn secrets_are_referred_to(path: &str, options: &BTreeMap<String, String>, findings: &mut Vec<Finding>) {
+    for name in options.keys().filter(|name| kafka_client::is_secret(name)) {
+        findings.push(
+            Finding::error(
+                "secret-in-manifest",
+                super::locate::child(path, name),
+                format!("option '{name}' holds a secret, which everybody could read who may read the job"),
+            )
+            .remedy(format!(
+                "move it into a Secret, under the key `{name}`, and refer to that beside `options`: `optionsFrom: [{{secretRef: {{name: kafka-credentials}}}}]`"
+            )),
+        );
+    }
+}
+
+/// A finding about an option that comes from a Secret or ConfigMap: without its value. Who found something says what, in `found`.
 fn redacted(finding: Finding, format: Format, role: Role, path: &str) -> Finding {
     let name = finding.path.clone();
-    let message = match (finding.rule, format.rows(role).find(|row| row.is_named(&name)).map(|row| row.kind)) {
-        ("option-value", kind) => {
+    let message = match (finding.found.as_ref(), format.rows(role).find(|row| row.is_named(&name)).map(|row| row.kind)) {
+        (Some(_), kind) => {
             let must = kind.map_or_else(String::new, |kind: Kind| format!("; it must be {}", kind.in_words()));
             format!("the value of option '{name}' from optionsFrom is not allowed{must}")
         }

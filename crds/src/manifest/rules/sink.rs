@@ -44,14 +44,7 @@ fn format_of(context: &Context<'_>, path: &str, sink: &SinkSpec, findings: &mut 
         findings.push(Finding::error("exactly-one", path, "give format, or table for a Delta table by name"));
         return None;
     };
-    match Format::find(name, Role::Sink) {
-        Ok(format) => Some(format),
-        Err(mut finding) => {
-            finding.path = format!("{path}.format");
-            findings.push(finding);
-            None
-        }
-    }
+    context.format(path, name, Role::Sink, &sink.options, &sink.options_from, findings)
 }
 
 /// What the format alone decides; what the query's operators decide is known after its SQL is planned.

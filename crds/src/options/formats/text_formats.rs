@@ -15,6 +15,7 @@ const MODES: Kind = Kind::Choice(&["PERMISSIVE", "DROPMALFORMED", "FAILFAST"]);
 const TEXT_CODECS: Kind = Kind::Choice(&["none", "uncompressed", "gzip", "zstd"]);
 const CHARSETS: Kind = Kind::Choice(&["UTF-8", "US-ASCII"]);
 const REBASE: Kind = Kind::Choice(&["CORRECTED"]);
+const NO_TIME: &str = "formats values of the type TIME, which Weir does not have: remove it";
 /// The only language whose month names and numbers are read.
 const LOCALE: Kind = Kind::Choice(&["en-US"]);
 
@@ -81,6 +82,11 @@ pub const JSON_ROWS: &[OptionRow] = &[
         .read()
         .ignored("a record may have 256 MiB"),
     OptionRow::new("compression", TEXT_CODECS, "Codec of written files.", JSON).write().default("none").alias(&["codec"]),
+    OptionRow::new("timeFormat", Kind::Text, "Refused.", JSON).refused(NO_TIME),
+    OptionRow::new("sortKeys", Kind::Text, "Refused.", JSON)
+        .write()
+        .refused("sorts the keys of written maps, which are written as they come here: remove it"),
+    OptionRow::new("useUnsafeRow", Kind::Text, "Refused.", JSON).refused("is about Spark's own memory: remove it"),
     OptionRow::new("ignoreNullFields", Kind::Bool, "Whether null fields are left out.", JSON).write().default("true"),
     OptionRow::new("pretty", Kind::Choice(&["false"]), "Whether records are written over several lines.", JSON).write().default("false"),
     OptionRow::new(
@@ -187,6 +193,10 @@ pub const CSV_ROWS: &[OptionRow] = &[
     OptionRow::new("quoteAll", Kind::Bool, "Whether all values are quoted.", CSV).write().default("false"),
     OptionRow::new("escapeQuotes", Kind::Bool, "Whether values with quotes are quoted and escaped.", CSV).write().default("true"),
     OptionRow::new("compression", TEXT_CODECS, "Codec of written files.", CSV).write().default("none").alias(&["codec"]),
+    OptionRow::new("timeFormat", Kind::Text, "Refused.", CSV).refused(NO_TIME),
+    OptionRow::new("extension", Kind::Text, "Refused.", CSV)
+        .write()
+        .refused("names written files, whose names end in .csv here: remove it"),
 ];
 
 /// Options of `text`.
@@ -216,4 +226,5 @@ pub const PARQUET_ROWS: &[OptionRow] = &[
     )
     .write()
     .default("snappy"),
+    OptionRow::new("parquet.compression", Kind::Text, "Refused.", PARQUET).write().refused("is an old name: write `compression`"),
 ];

@@ -1,8 +1,12 @@
-//! `sasl.jaas.config`: one login module with options, as the Java client writes it.
+//! `sasl.jaas.config`: one login module with options, as the Java client reads it.
 //!
 //! `org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";`
-//! PLAIN and SCRAM give user name and password; other modules are refused with a remedy.
-//! Nothing here prints the value, because it holds the password.
+//! The module may stand in any package, so Databricks' shaded `kafkashaded.org.apache…` is the same module. PLAIN and SCRAM give user
+//! name and password; other modules are refused with a remedy. No error quotes the text, because it holds the password.
+
+use std::collections::BTreeMap;
+
+use super::tokens::{Token, tokens};
 
 /// What a login module says.
 #[derive(Clone, PartialEq, Eq)]
@@ -11,125 +15,68 @@ pub(super) struct Login {
     pub username: String,
     /// Password.
     pub password: String,
-    /// Whether the module is the one of SCRAM.
-    pub scram: bool,
+    /// The mechanisms that the module is for.
+    pub mechanisms: &'static [&'static str],
 }
+
+/// The mechanism of `PlainLoginModule`.
+pub(super) const PLAIN: &[&str] = &["PLAIN"];
+/// The mechanisms of `ScramLoginModule`.
+pub(super) const SCRAM: &[&str] = &["SCRAM-SHA-256", "SCRAM-SHA-512"];
 
 /// Reads the text. Errors never quote it.
 pub(super) fn parse(text: &str) -> Result<Login, String> {
-    let tokens = tokens(text)?;
-    let mut tokens = tokens.iter();
-    let module = tokens.next().ok_or("it is empty")?;
-    let short = module.rsplit('.').next().unwrap_or(module);
-    let scram = match short {
-        "PlainLoginModule" => false,
-        "ScramLoginModule" => true,
-        "OAuthBearerLoginModule" => {
-            return Err("OAUTHBEARER has no counterpart here: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (ssl.keystore.*)"
-                .to_owned());
-        }
-        "Krb5LoginModule" => {
-            return Err(
-                "Kerberos has no counterpart here: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (ssl.keystore.*)".to_owned()
-            );
-        }
+    let (module, mut options) = entry(text)?;
+    let mechanisms = match module.rsplit('.').next().unwrap_or_default() {
+        "PlainLoginModule" => PLAIN,
+        "ScramLoginModule" => SCRAM,
+        "OAuthBearerLoginModule" => return Err(without_counterpart("OAUTHBEARER")),
+        "Krb5LoginModule" => return Err(without_counterpart("Kerberos")),
+        "IAMLoginModule" => return Err(without_counterpart("AWS_MSK_IAM")),
         _ => return Err("its login module is not known: use PlainLoginModule or ScramLoginModule".to_owned()),
     };
-    match tokens.next().map(String::as_str) {
-        Some("required" | "requisite" | "sufficient" | "optional") => {}
-        _ => return Err("`required` must follow the login module".to_owned()),
+    if options.get("tokenauth").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return Err("delegation tokens (tokenauth) have no counterpart here: use the user name and password of a SCRAM user".to_owned());
     }
-    let (mut username, mut password) = (None, None);
-    while let Some(key) = tokens.next() {
-        if key == ";" {
-            break;
-        }
-        if tokens.next().map(String::as_str) != Some("=") {
-            return Err("its options must be written as key=\"value\", closed by a semicolon".to_owned());
-        }
-        let value = tokens.next().ok_or("the value of an option is missing")?.clone();
-        match key.as_str() {
-            "username" => username = Some(value),
-            "password" => password = Some(value),
-            _ => {}
-        }
-    }
-    match (username, password) {
-        (Some(username), Some(password)) => Ok(Login { username, password, scram }),
-        (None, _) => Err("it has no username".to_owned()),
-        (_, None) => Err("it has no password".to_owned()),
-    }
+    let mut take = |name: &str| options.remove(name).ok_or_else(|| format!("it has no {name}"));
+    Ok(Login { username: take("username")?, password: take("password")?, mechanisms })
 }
 
-fn tokens(text: &str) -> Result<Vec<String>, String> {
-    let mut tokens = Vec::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            c if c.is_whitespace() => {}
-            ';' | '=' => tokens.push(c.to_string()),
-            '"' | '\'' => {
-                let mut value = String::new();
-                loop {
-                    match chars.next() {
-                        Some('\\') => value.extend(chars.next()),
-                        Some(end) if end == c => break,
-                        Some(other) => value.push(other),
-                        None => return Err("a quote is not closed".to_owned()),
-                    }
-                }
-                tokens.push(value);
-            }
-            other => {
-                let mut word = String::from(other);
-                while let Some(next) = chars.peek() {
-                    if next.is_whitespace() || matches!(next, ';' | '=' | '"' | '\'') {
-                        break;
-                    }
-                    word.push(*next);
-                    chars.next();
-                }
-                tokens.push(word);
-            }
-        }
+fn without_counterpart(what: &str) -> String {
+    format!("{what} has no counterpart here: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (ssl.keystore.*)")
+}
+
+/// The one entry of the text: its module and options. Of an option given twice the last value counts.
+fn entry(text: &str) -> Result<(String, BTreeMap<String, String>), String> {
+    let mut tokens = tokens(text).into_iter();
+    let module = tokens.next().ok_or("it is empty")?;
+    let module = module.text().ok_or("it does not begin with a login module")?.to_owned();
+    let flag = tokens.next();
+    let flags = ["required", "requisite", "sufficient", "optional"];
+    if !flag.as_ref().and_then(Token::text).is_some_and(|flag| flags.iter().any(|known| known.eq_ignore_ascii_case(flag))) {
+        return Err("`required` must follow the login module".to_owned());
     }
-    Ok(tokens)
+    let mut options = BTreeMap::new();
+    loop {
+        let key = match tokens.next() {
+            None => return Err("it does not end with a semicolon".to_owned()),
+            Some(Token::Sign(';')) => break,
+            Some(token) => token,
+        };
+        let value = (tokens.next() == Some(Token::Sign('='))).then(|| tokens.next()).flatten();
+        let Some(Token::Text(value)) = value else {
+            return Err("its options must be written as key=\"value\", closed by a semicolon; within a value, write \\\" for a quote and \
+                        \\\\ for a backslash"
+                .to_owned());
+        };
+        options.insert(key.text().unwrap_or_default().to_owned(), value);
+    }
+    match tokens.next() {
+        None => Ok((module, options)),
+        Some(_) => Err("it has something behind the semicolon: exactly one login module is allowed".to_owned()),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn reads_plain_and_scram() {
-        let login =
-            parse("org.apache.kafka.common.security.scram.ScramLoginModule required\n username=\"a\" password='b;\\'\"' ;").ok().unwrap();
-        assert!(login.scram && login.username == "a" && login.password == "b;'\"");
-        let shaded = "kafkashaded.org.apache.kafka.common.security.plain.PlainLoginModule required username=u password=p;";
-        assert!(!parse(shaded).ok().unwrap().scram);
-    }
-
-    #[test]
-    fn errors_never_quote_the_text() {
-        for text in [
-            "",
-            "X required;",
-            "a.PlainLoginModule required username=\"geheim",
-            "a.PlainLoginModule required password=\"geheim\";",
-            "a.PlainLoginModule username",
-        ] {
-            let error = parse(text).err().unwrap();
-            assert!(!error.contains("geheim"), "{error}");
-        }
-        assert!(parse("a.OAuthBearerLoginModule required ;").err().unwrap().contains("OAUTHBEARER"));
-    }
-
-    proptest! {
-        #[test]
-        fn never_panics(text in any::<String>()) {
-            let _ = parse(&text);
-        }
-    }
-}
+#[path = "jaas_tests.rs"]
+mod tests;

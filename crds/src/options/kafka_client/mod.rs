@@ -7,35 +7,52 @@
 
 mod jaas;
 mod properties;
+mod security;
+mod stores;
+mod tokens;
 
 use std::collections::BTreeMap;
 
+use super::parse::Completeness;
 use super::parsed::ParsedOptions;
 use super::row::Role;
 use crate::finding::Finding;
 
 pub use properties::{Client, Mapping, PROPERTIES, Property};
-use properties::{KERBEROS_REMEDY, OAUTH_REMEDY, PEM_REMEDY};
+pub use stores::{Certificates, Identity, PrivateKey, Side, StoreFile, TlsStores, jks_remedy};
 
-const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+/// Whether an option's value is a secret, which a manifest may only refer to.
+pub fn is_secret(option: &str) -> bool {
+    let option = option.to_ascii_lowercase();
+    let name = option.strip_prefix(PREFIX).unwrap_or_default();
+    PROPERTIES.iter().any(|property| property.secret && property.name == name)
+}
 
-pub(super) fn translate(role: Role, given: &BTreeMap<String, String>, parsed: &mut ParsedOptions, findings: &mut Vec<Finding>) {
+/// What the names of the client's settings begin with.
+pub(super) const PREFIX: &str = "kafka.";
+
+pub(super) fn translate(
+    role: Role,
+    given: &BTreeMap<String, String>,
+    completeness: Completeness,
+    parsed: &mut ParsedOptions,
+    findings: &mut Vec<Finding>,
+) {
     let settings: BTreeMap<String, (&str, &str)> =
-        given.iter().map(|(name, value)| (name[6..].to_ascii_lowercase(), (name.as_str(), value.as_str()))).collect();
+        given.iter().map(|(name, value)| (name[PREFIX.len()..].to_ascii_lowercase(), (name.as_str(), value.as_str()))).collect();
     let mut out = Translation { settings: &settings, client: BTreeMap::new(), findings };
     for (key, (name, value)) in &settings {
-        parsed.client_as_written.insert(key.clone(), (*value).to_owned());
         out.setting(role, key, name, value);
     }
-    out.login();
+    out.security(completeness);
+    parsed.tls = out.stores();
     // The Java producer hashes keys with murmur2; the same key must stay in the same partition.
     if role == Role::Sink {
         out.client.entry("partitioner".to_owned()).or_insert_with(|| "murmur2_random".to_owned());
     }
     parsed.client.append(&mut out.client);
     if let Some(servers) = parsed.opt_str("kafka.bootstrap.servers") {
-        parsed.client.insert("bootstrap.servers".to_owned(), servers.clone());
-        parsed.client_as_written.insert("bootstrap.servers".to_owned(), servers);
+        parsed.client.insert("bootstrap.servers".to_owned(), servers);
     }
 }
 
@@ -45,7 +62,7 @@ struct Translation<'a> {
     findings: &'a mut Vec<Finding>,
 }
 
-impl Translation<'_> {
+impl<'a> Translation<'a> {
     fn setting(&mut self, role: Role, key: &str, name: &str, value: &str) {
         let Some(property) = PROPERTIES.iter().find(|property| property.name == key) else {
             self.unknown(key, name);
@@ -80,12 +97,11 @@ impl Translation<'_> {
                     self.findings.push(finding.found(value).allowed(words.iter().copied()).nearest_of(value, words.iter().copied()));
                 }
             },
-            Mapping::Special => self.special(key, name, value),
+            Mapping::Special(_) => self.special(key, name, value),
         }
     }
 
     fn special(&mut self, key: &str, name: &str, value: &str) {
-        let kind = |of: &str| self.settings.get(of).map_or(String::new(), |(_, value)| value.trim().to_ascii_uppercase());
         match key {
             "send.buffer.bytes" | "receive.buffer.bytes" => {
                 // Java's -1 is the system's default, which is librdkafka's 0.
@@ -95,35 +111,16 @@ impl Translation<'_> {
             "partitioner.class" => match value.rsplit('.').next().unwrap_or(value) {
                 "DefaultPartitioner" => self.put("partitioner", "murmur2_random"),
                 "UniformStickyPartitioner" | "RoundRobinPartitioner" => self.put("partitioner", "random"),
-                _ => self.refuse(name, key, "Java classes cannot be loaded: remove it for the partitioner by key, or compute a column `partition` in the SQL"),
+                _ => self.refuse(
+                    name,
+                    key,
+                    "Java classes cannot be loaded: remove it for the partitioner by key, or compute a column `partition` in the SQL",
+                ),
             },
             "partitioner.ignore.keys" => match value.trim() {
                 "true" => self.put("partitioner", "random"),
                 _ => self.put("partitioner", "murmur2_random"),
             },
-            "ssl.truststore.location" => match kind("ssl.truststore.type").as_str() {
-                "PEM" => self.put("ssl.ca.location", value),
-                "" if value.ends_with(".pem") || value.ends_with(".crt") => self.put("ssl.ca.location", value),
-                _ => self.refuse(name, key, PEM_REMEDY),
-            },
-            "ssl.truststore.type"
-                if !value.trim().eq_ignore_ascii_case("PEM") && !self.settings.contains_key("ssl.truststore.location") =>
-            {
-                self.refuse(name, key, PEM_REMEDY);
-            }
-            "ssl.truststore.password" => {
-                self.warn(name, "Kafka option 'ssl.truststore.password' has no effect: PEM files of certificates have none".to_owned());
-            }
-            "ssl.keystore.location" => match kind("ssl.keystore.type").as_str() {
-                "PEM" => {
-                    self.put("ssl.certificate.location", value);
-                    self.put("ssl.key.location", value);
-                }
-                "PKCS12" => self.put("ssl.keystore.location", value),
-                "" if value.ends_with(".p12") || value.ends_with(".pfx") => self.put("ssl.keystore.location", value),
-                _ => self.refuse(name, key, "librdkafka reads PKCS12 and PEM: convert with `keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype PKCS12` and give kafka.ssl.keystore.type: PKCS12"),
-            },
-            "ssl.keystore.type" => {}
             "ssl.endpoint.identification.algorithm" => match value.trim().to_ascii_lowercase().as_str() {
                 "" | "none" => self.put(key, "none"),
                 "https" => self.put(key, "https"),
@@ -138,63 +135,9 @@ impl Translation<'_> {
                     self.refuse(name, key, "TLS 1.2 and 1.3 are always allowed, older ones never: remove it");
                 }
             }
-            "sasl.mechanism" => match value.trim().to_ascii_uppercase().as_str() {
-                "OAUTHBEARER" => self.refuse(name, key, OAUTH_REMEDY),
-                "GSSAPI" => self.refuse(name, key, KERBEROS_REMEDY),
-                mechanism if MECHANISMS.contains(&mechanism) => self.put(key, mechanism),
-                _ => {
-                    let finding = Finding::error("option-value", name, format!("Invalid value '{value}' for Kafka option '{key}'"));
-                    self.findings.push(finding.found(value).allowed(MECHANISMS).nearest_of(value, MECHANISMS));
-                }
-            },
+            "sasl.mechanism" => self.mechanism(key, name, value),
+            // Read together, by `login` and `stores`.
             _ => {}
-        }
-    }
-
-    /// `sasl.jaas.config`, and what must go with it.
-    fn login(&mut self) {
-        let Some((name, text)) = self.settings.get("sasl.jaas.config") else { return };
-        let login = match jaas::parse(text) {
-            Ok(login) => login,
-            Err(reason) => {
-                self.findings
-                    .push(Finding::error("option-value", *name, format!("Kafka option 'sasl.jaas.config' cannot be used: {reason}")).remedy(
-                    "write for example `org.apache.kafka.common.security.scram.ScramLoginModule required username=\"…\" password=\"…\";`",
-                ));
-                return;
-            }
-        };
-        let mechanism = self.settings.get("sasl.mechanism").map(|(_, value)| value.trim().to_ascii_uppercase());
-        let expected = if login.scram { "SCRAM-SHA-256 or SCRAM-SHA-512" } else { "PLAIN" };
-        match mechanism.as_deref() {
-            None => self.findings.push(
-                Finding::error(
-                    "missing-option",
-                    "kafka.sasl.mechanism",
-                    format!("the login module needs the mechanism {expected}, but kafka.sasl.mechanism is not given"),
-                )
-                .remedy(format!("add `kafka.sasl.mechanism`: {expected}")),
-            ),
-            Some(mechanism) if mechanism.starts_with("SCRAM") != login.scram && MECHANISMS.contains(&mechanism) => {
-                self.findings.push(
-                    Finding::error("option-value", *name, format!("the login module does not fit kafka.sasl.mechanism {mechanism}"))
-                        .remedy(format!("use the mechanism {expected}, or the other login module")),
-                );
-            }
-            Some(_) => {}
-        }
-        self.put("sasl.username", &login.username);
-        self.put("sasl.password", &login.password);
-        let protocol = self.settings.get("security.protocol").map(|(_, value)| value.trim().to_ascii_uppercase());
-        if !protocol.is_some_and(|protocol| protocol.starts_with("SASL")) {
-            self.findings.push(
-                Finding::error(
-                    "option-value",
-                    *name,
-                    "kafka.sasl.jaas.config has no effect unless kafka.security.protocol is SASL_SSL or SASL_PLAINTEXT",
-                )
-                .remedy("add `kafka.security.protocol`: SASL_SSL"),
-            );
         }
     }
 
@@ -224,6 +167,16 @@ impl Translation<'_> {
         let mut finding = finding.nearest_of(key, known);
         finding.nearest = finding.nearest.map(|nearest| format!("kafka.{nearest}"));
         self.findings.push(finding);
+    }
+
+    /// A setting that was given, trimmed.
+    fn given(&self, key: &str) -> Option<&'a str> {
+        self.settings.get(key).map(|(_, value)| value.trim())
+    }
+
+    /// The option under which a setting was written, for findings.
+    fn written(&self, key: &str) -> String {
+        self.settings.get(key).map_or_else(|| format!("{PREFIX}{key}"), |(name, _)| (*name).to_owned())
     }
 
     fn put(&mut self, key: &str, value: &str) {

@@ -34,8 +34,8 @@ pub enum Mapping {
     Refused(&'static str),
     /// No counterpart, and security or meaning would be lost: refused with this remedy.
     NoCounterpart(&'static str),
-    /// Needs a look at the value or at other settings.
-    Special,
+    /// Needs a look at the value or at other settings; what comes of it, in words.
+    Special(&'static str),
 }
 
 /// One setting.
@@ -47,19 +47,27 @@ pub struct Property {
     pub client: Client,
     /// What becomes of it.
     pub mapping: Mapping,
+    /// Whether its value is a secret, which a manifest may only refer to.
+    pub secret: bool,
 }
 
 const fn p(name: &'static str, client: Client, mapping: Mapping) -> Property {
-    Property { name, client, mapping }
+    Property { name, client, mapping, secret: false }
+}
+
+const fn secret(name: &'static str, mapping: Mapping) -> Property {
+    Property { name, client: Client::Both, mapping, secret: true }
 }
 
 use Client::{Both, Consumer, Producer};
 use Mapping::{Harmless, Kibibytes, NoCounterpart, Number, Refused, Renamed, Same, Special, Words};
 
-const PEM: &str = "librdkafka reads PEM files: convert with `openssl pkcs12 -in store.p12 -nokeys -out ca.pem` and give kafka.ssl.truststore.type: PEM with kafka.ssl.truststore.location: ca.pem";
 const OAUTH: &str = "OAUTHBEARER is not available: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (kafka.ssl.keystore.*)";
 const KERBEROS: &str = "Kerberos is not available: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (kafka.ssl.keystore.*)";
 const PROVIDERS: &str = "Java security providers do not exist here: remove it";
+const SOCKET: &str = "`socket.` and this name; Java's -1 is the system's default, here 0";
+const STORE: &str = "a file in PEM or PKCS12, read when the query starts; JKS is refused with the command that converts it";
+const STORE_TYPE: &str = "PEM or PKCS12; without it the file's content says which";
 const BATCHES: &str = "rows are buffered by the engine's memory budget";
 const POSITIONS: &str = "positions are kept in the checkpoint and never committed to Kafka";
 
@@ -73,8 +81,8 @@ pub const PROPERTIES: &[Property] = &[
     p("metadata.recovery.strategy", Both, Same),
     p("metadata.recovery.rebootstrap.trigger.ms", Both, Number("metadata.recovery.rebootstrap.trigger.ms", 0, 2_147_483_647)),
     p("metadata.max.idle.ms", Producer, Harmless("metadata of unused topics costs nothing here")),
-    p("send.buffer.bytes", Both, Special),
-    p("receive.buffer.bytes", Both, Special),
+    p("send.buffer.bytes", Both, Special(SOCKET)),
+    p("receive.buffer.bytes", Both, Special(SOCKET)),
     p("reconnect.backoff.ms", Both, Number("reconnect.backoff.ms", 0, 3_600_000)),
     p("reconnect.backoff.max.ms", Both, Number("reconnect.backoff.max.ms", 0, 3_600_000)),
     p("retry.backoff.ms", Both, Number("retry.backoff.ms", 1, 300_000)),
@@ -107,6 +115,8 @@ pub const PROPERTIES: &[Property] = &[
     p("check.crcs", Consumer, Same),
     p("isolation.level", Consumer, Words("isolation.level", &["read_uncommitted", "read_committed"])),
     p("allow.auto.create.topics", Consumer, Same),
+    p("internal.leave.group.on.close", Consumer, Harmless("partitions are assigned by the engine, not by a group")),
+    p("internal.throw.on.fetch.stable.offset.unsupported", Consumer, Harmless("brokers of all supported versions have stable offsets")),
     p("exclude.internal.topics", Consumer, Harmless("internal topics are read only when they are named")),
     p("auto.commit.interval.ms", Consumer, Harmless(POSITIONS)),
     p(
@@ -154,27 +164,27 @@ pub const PROPERTIES: &[Property] = &[
     p("enable.idempotence", Producer, Same),
     p("transaction.timeout.ms", Producer, Number("transaction.timeout.ms", 1000, 2_147_483_647)),
     p("transactional.id", Producer, Refused("is set by Weir to `weir-<query id>` where delivery is exactly once: remove it")),
-    p("partitioner.class", Producer, Special),
-    p("partitioner.ignore.keys", Producer, Special),
+    p("partitioner.class", Producer, Special("`partitioner`, for the partitioners of Kafka itself")),
+    p("partitioner.ignore.keys", Producer, Special("`partitioner`: random or murmur2_random")),
     p("partitioner.adaptive.partitioning.enable", Producer, Harmless("records without key go to random partitions")),
     p("partitioner.availability.timeout.ms", Producer, Harmless("records without key go to random partitions")),
     p("max.block.ms", Producer, Harmless(BATCHES)),
     // TLS.
     p("security.protocol", Both, Words("security.protocol", &["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"])),
     p("security.providers", Both, NoCounterpart(PROVIDERS)),
-    p("ssl.truststore.location", Both, Special),
-    p("ssl.truststore.password", Both, Special),
-    p("ssl.truststore.type", Both, Special),
-    p("ssl.truststore.certificates", Both, Renamed("ssl.ca.pem")),
-    p("ssl.keystore.location", Both, Special),
-    p("ssl.keystore.password", Both, Renamed("ssl.keystore.password")),
-    p("ssl.keystore.type", Both, Special),
-    p("ssl.keystore.certificate.chain", Both, Renamed("ssl.certificate.pem")),
-    p("ssl.keystore.key", Both, Renamed("ssl.key.pem")),
-    p("ssl.key.password", Both, Same),
-    p("ssl.endpoint.identification.algorithm", Both, Special),
-    p("ssl.protocol", Both, Special),
-    p("ssl.enabled.protocols", Both, Special),
+    p("ssl.truststore.location", Both, Special(STORE)),
+    secret("ssl.truststore.password", Special("the password of the PKCS12 file; a PEM file has none")),
+    p("ssl.truststore.type", Both, Special(STORE_TYPE)),
+    p("ssl.truststore.certificates", Both, Special("certificates in PEM, in one line or many")),
+    p("ssl.keystore.location", Both, Special(STORE)),
+    secret("ssl.keystore.password", Special("the password of the PKCS12 file; a PEM file has none")),
+    p("ssl.keystore.type", Both, Special(STORE_TYPE)),
+    p("ssl.keystore.certificate.chain", Both, Special("the certificate and its chain in PEM, beside `ssl.keystore.key`")),
+    secret("ssl.keystore.key", Special("the private key in PEM, beside `ssl.keystore.certificate.chain`")),
+    secret("ssl.key.password", Special("the password of the private key, where PEM holds it encrypted")),
+    p("ssl.endpoint.identification.algorithm", Both, Special("the same; empty turns the check of host names off")),
+    p("ssl.protocol", Both, Special("nothing, with a warning: TLS 1.2 and 1.3 are always allowed; refused if it asks for others")),
+    p("ssl.enabled.protocols", Both, Special("nothing, with a warning: TLS 1.2 and 1.3 are always allowed; refused if it asks for others")),
     p(
         "ssl.cipher.suites",
         Both,
@@ -186,12 +196,13 @@ pub const PROPERTIES: &[Property] = &[
         Both,
         NoCounterpart("Java classes cannot be loaded: give the certificates by kafka.ssl.keystore.* and kafka.ssl.truststore.*"),
     ),
+    p("ssl.client.auth", Both, Harmless("the broker decides whether it asks for a certificate")),
     p("ssl.keymanager.algorithm", Both, Harmless("OpenSSL is used")),
     p("ssl.trustmanager.algorithm", Both, Harmless("OpenSSL is used")),
     p("ssl.secure.random.implementation", Both, Harmless("OpenSSL's generator is used")),
     // SASL.
-    p("sasl.mechanism", Both, Special),
-    p("sasl.jaas.config", Both, Special),
+    p("sasl.mechanism", Both, Special("the same: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; others are refused")),
+    secret("sasl.jaas.config", Special("`sasl.username` and `sasl.password`, from PlainLoginModule or ScramLoginModule in any package")),
     p(
         "sasl.client.callback.handler.class",
         Both,
@@ -202,6 +213,13 @@ pub const PROPERTIES: &[Property] = &[
     p("sasl.oauthbearer.token.endpoint.url", Both, NoCounterpart(OAUTH)),
     p("sasl.oauthbearer.scope.claim.name", Both, NoCounterpart(OAUTH)),
     p("sasl.oauthbearer.sub.claim.name", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.clock.skew.seconds", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.expected.audience", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.expected.issuer", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.header.urlencode", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.jwks.endpoint.refresh.ms", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Both, NoCounterpart(OAUTH)),
+    p("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Both, NoCounterpart(OAUTH)),
     p("sasl.oauthbearer.jwks.endpoint.url", Both, NoCounterpart(OAUTH)),
     p("sasl.kerberos.service.name", Both, NoCounterpart(KERBEROS)),
     p("sasl.kerberos.kinit.cmd", Both, NoCounterpart(KERBEROS)),
@@ -218,9 +236,9 @@ pub const PROPERTIES: &[Property] = &[
     p("sasl.login.retry.backoff.max.ms", Both, Harmless("there is no login server")),
 ];
 
-/// Remedy for a JKS or PKCS12 trust store.
-pub const PEM_REMEDY: &str = PEM;
 /// Remedy for OAUTHBEARER.
 pub const OAUTH_REMEDY: &str = OAUTH;
 /// Remedy for Kerberos.
 pub const KERBEROS_REMEDY: &str = KERBEROS;
+/// Remedy for the logins of Amazon's MSK.
+pub const MSK_REMEDY: &str = "AWS_MSK_IAM is not available: give the cluster SASL/SCRAM users and use SCRAM-SHA-512 (port 9096), or a client certificate (kafka.ssl.keystore.*)";

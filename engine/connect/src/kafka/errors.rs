@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use weir_core::Error;
+use weir_crds::finding::nearest;
 
 use super::offsets::TopicPartition;
 
@@ -36,8 +37,13 @@ pub fn unreachable(action: &str, servers: &str, cause: &str) -> Error {
 pub const UNKNOWN_TOPICS: &str = "UNKNOWN_TOPIC_OR_PARTITION";
 
 /// A topic that is subscribed or assigned does not exist.
-pub fn unknown_topics(topics: &BTreeSet<String>, servers: &str) -> Error {
-    let names = topics.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+/// `there` are the topics that do exist, as far as they are known.
+pub fn unknown_topics(topics: &BTreeSet<String>, there: &BTreeSet<String>, servers: &str) -> Error {
+    let name = |topic: &String| match nearest(topic, there.iter().map(String::as_str)) {
+        Some(nearest) => format!("{topic} (did you mean `{nearest}`?)"),
+        None => topic.clone(),
+    };
+    let names = topics.iter().map(name).collect::<Vec<_>>().join(", ");
     Error::retryable(
         UNKNOWN_TOPICS,
         format!("the Kafka servers {servers} have no topic {names}; create it or correct the option subscribe or assign"),

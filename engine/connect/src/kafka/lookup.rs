@@ -20,15 +20,19 @@ use super::errors;
 use super::offsets::{PartitionOffsets, TopicPartition};
 use super::options::{KafkaSourceOptions, TopicSelection};
 use super::properties::ClientSettings;
+use super::refusal::{LastRefusal, Refusal};
 use super::starting::{EARLIEST, LATEST};
 
 /// How long one request may take before the next attempt, unless `kafka.request.timeout.ms` says otherwise.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// After so long without an answer it is asked whether the brokers refuse the client.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 /// Remembers what the client said last about its troubles.
 #[derive(Default)]
 pub struct LastWords {
     words: Mutex<Option<String>>,
+    refusal: LastRefusal,
 }
 
 impl LastWords {
@@ -45,13 +49,17 @@ impl LastWords {
 impl ClientContext for LastWords {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(?level, facility, message, "librdkafka");
-        if matches!(level, RDKafkaLogLevel::Error | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Emerg) {
+        self.refusal.note_log(facility, message);
+        if facility == "FAIL"
+            || matches!(level, RDKafkaLogLevel::Error | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Emerg)
+        {
             self.set(message.to_owned());
         }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "librdkafka");
+        self.refusal.note(&error, reason);
         self.set(reason.to_owned());
     }
 }
@@ -104,7 +112,7 @@ impl Patience {
 /// One handle for questions.
 pub struct Lookup {
     consumer: BaseConsumer<LastWords>,
-    servers: String,
+    client: ClientSettings,
     topics: TopicSelection,
     patience: Patience,
     max_age: Duration,
@@ -129,7 +137,7 @@ impl Lookup {
             .map_or(Duration::from_secs(1), Duration::from_millis);
         Ok(Self {
             consumer,
-            servers: options.client.servers().to_owned(),
+            client: options.client.clone(),
             topics: options.topics.clone(),
             patience: Patience::of(options),
             max_age: max_age.min(Duration::from_secs(1)),
@@ -237,10 +245,7 @@ impl Lookup {
         let counts = match &self.topics {
             TopicSelection::Pattern(pattern) => {
                 let mut counts = self.ask_topic(None, timeout)?;
-                counts.retain(|topic, _| {
-                    pattern.matches(topic)
-                        && !matches!(topic.as_str(), "__consumer_offsets" | "__transaction_state" | "__share_group_state")
-                });
+                counts.retain(|topic, _| pattern.matches(topic) && !is_internal(topic));
                 counts
             }
             TopicSelection::Subscribe(topics) => self.ask_topics(topics.iter().map(String::as_str).collect(), timeout)?,
@@ -290,16 +295,24 @@ impl Lookup {
         let mut made = 0;
         let mut timeout = self.patience.request;
         loop {
-            let trouble = match ask(timeout) {
+            let first = timeout.min(FIRST_LOOK);
+            let answer = match ask(first) {
+                // A client that is not let in waits as one does whose brokers are away.
+                Err(trouble) if trouble.is_silence() && timeout > first && !self.is_refused() => ask(timeout - first),
+                other => other,
+            };
+            let trouble = match answer {
                 Ok(answer) => {
                     // Nobody else takes the log and error events of this handle.
                     serve_events(&self.consumer);
+                    self.consumer.context().refusal.clear();
                     return Ok(answer);
                 }
                 Err(trouble) => trouble,
             };
             made += 1;
-            match self.patience.next(made, tries, begun.elapsed() + self.patience.interval) {
+            let is_final = matches!(trouble, Trouble::Client(_)) && self.is_refused();
+            match self.patience.next(made, tries, begun.elapsed() + self.patience.interval).filter(|_| !is_final) {
                 Some(next) => timeout = next,
                 None => return Err(self.explain(action, &self.patience.words(made, begun.elapsed()), trouble)),
             }
@@ -307,19 +320,52 @@ impl Lookup {
         }
     }
 
+    /// Why the brokers do not let the client in, if that is so.
+    fn refusal(&self) -> Option<Refusal> {
+        serve_events(&self.consumer);
+        self.consumer.context().refusal.get()
+    }
+
+    /// Whether more tries are of no use.
+    fn is_refused(&self) -> bool {
+        self.refusal().is_some_and(|refusal| refusal.is_final())
+    }
+
     fn explain(&self, action: &str, waited: &str, trouble: Trouble) -> Error {
-        match trouble {
-            Trouble::UnknownTopics(topics) => errors::unknown_topics(&topics, &self.servers),
-            Trouble::Client(error) => {
-                errors::unreachable(&format!("{action} {waited}"), &self.servers, &last_words(&self.consumer, &error))
+        match (trouble, self.refusal()) {
+            (Trouble::UnknownTopics(topics), _) => {
+                // For the nearest name; without an answer there is none.
+                let there = self.ask_topic(None, REQUEST_TIMEOUT).unwrap_or_default();
+                let there = there.into_keys().filter(|topic| !is_internal(topic)).collect();
+                errors::unknown_topics(&topics, &there, self.client.servers())
+            }
+            (Trouble::Client(_), Some(refusal)) => refusal.error(&format!("{action} from"), &self.client),
+            (Trouble::Client(error), None) => {
+                errors::unreachable(&format!("{action} {waited}"), self.client.servers(), &last_words(&self.consumer, &error))
             }
         }
     }
 }
 
+/// Topics of the brokers' own.
+fn is_internal(topic: &str) -> bool {
+    matches!(topic, "__consumer_offsets" | "__transaction_state" | "__share_group_state")
+}
+
 enum Trouble {
     UnknownTopics(BTreeSet<String>),
     Client(KafkaError),
+}
+
+impl Trouble {
+    /// No broker answered in time, or none could be reached.
+    fn is_silence(&self) -> bool {
+        let Trouble::Client(error) = self else { return false };
+        matches!(
+            error.rdkafka_error_code(),
+            Some(RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown)
+        )
+    }
 }
 
 /// The settings of a consumer handle without a group, for questions only.
@@ -349,12 +395,10 @@ fn last_words(consumer: &BaseConsumer<LastWords>, error: &KafkaError) -> String 
     }
 }
 
-/// Takes the events that wait in the queue of a handle that fetches nothing.
+/// Takes the events that wait in the queue of a handle that fetches nothing. A poll takes one and may say that there was none.
 fn serve_events(consumer: &BaseConsumer<LastWords>) {
-    for _ in 0..100 {
-        if consumer.poll(Duration::ZERO).is_none() {
-            return;
-        }
+    for _ in 0..64 {
+        consumer.poll(Duration::ZERO);
     }
 }
 

@@ -3,7 +3,8 @@
 //! `options` is the door: a map of strings becomes typed values. `plan` and
 //! `offsets` decide and know no broker. `lookup` asks brokers for partitions
 //! and offsets, `pool`, `drain` and `reader` fetch records, `rows` lays them
-//! out in Arrow. `table` reads from offset to offset once, `sink` produces.
+//! out in Arrow. `stores` loads certificates, `refusal` says why brokers do not
+//! let the client in. `table` reads from offset to offset once, `sink` produces.
 //!
 //! Invariants: offsets live in the checkpoint only, nothing is committed to
 //! Kafka; every wait on a broker is bounded and ends in an error that names
@@ -18,13 +19,16 @@ mod pattern;
 mod peek;
 mod plan;
 mod pool;
+mod probe;
 mod properties;
 mod reader;
+mod refusal;
 mod rows;
 mod silence;
 mod sink;
 mod source;
 mod starting;
+mod stores;
 mod table;
 
 pub use errors::UNREACHABLE;

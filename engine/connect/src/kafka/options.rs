@@ -122,7 +122,7 @@ pub struct KafkaSourceOptions {
 impl KafkaSourceOptions {
     /// Takes over parsed options; `conf` holds the session's Spark settings.
     pub fn from_parsed(parsed: &ParsedOptions, conf: &BTreeMap<String, String>) -> Result<Self> {
-        let client = ClientSettings::new(parsed.kafka_client().clone());
+        let client = ClientSettings::from_parsed(parsed);
         let group = match client.get("group.id") {
             Some(id) => GroupId::Fixed(id.to_owned()),
             None => GroupId::Prefix(parsed.str("groupIdPrefix")),

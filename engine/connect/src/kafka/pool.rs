@@ -18,6 +18,7 @@ use super::errors;
 use super::lookup::{self, LastWords};
 use super::offsets::{PartitionOffsets, TopicPartition};
 use super::options::KafkaSourceOptions;
+use super::properties::ClientSettings;
 use super::silence::Silence;
 
 /// Prefetched records of all handles together, in kilobytes.
@@ -45,7 +46,7 @@ fn tuning(partitions: usize) -> Tuning {
 /// The handles of one source.
 pub struct ConsumerPool {
     config: rdkafka::ClientConfig,
-    servers: String,
+    client: ClientSettings,
     state: Mutex<State>,
     sizes: SizeMeter,
     silence: Arc<Silence>,
@@ -140,16 +141,16 @@ impl ConsumerPool {
         config.set_log_level(rdkafka::config::RDKafkaLogLevel::Emerg);
         Self {
             config,
-            servers: options.client.servers().to_owned(),
+            client: options.client.clone(),
             state: Mutex::new(State { idle: Vec::new(), live: 0, tuning: tuning(0) }),
             sizes: SizeMeter::default(),
             silence: Arc::default(),
         }
     }
 
-    /// The brokers, for messages.
-    pub fn servers(&self) -> &str {
-        &self.servers
+    /// The client's settings, for messages.
+    pub fn client(&self) -> &ClientSettings {
+        &self.client
     }
 
     /// Readers that wait for records in vain.
@@ -219,7 +220,7 @@ impl ConsumerPool {
         let assigned = list
             .add_partition_offset(&partition.topic, partition.partition, KafkaOffset::Offset(start))
             .and_then(|()| handle.drain.consumer().assign(&list));
-        assigned.map_err(|error| errors::unreachable(&format!("read {partition}"), &self.servers, &error.to_string()))?;
+        assigned.map_err(|error| errors::unreachable(&format!("read {partition}"), self.client.servers(), &error.to_string()))?;
         handle.assigned = Some(partition.clone());
         (handle.next, handle.reached) = (start, start);
         Ok(())

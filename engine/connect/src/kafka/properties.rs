@@ -9,11 +9,18 @@ use std::collections::BTreeMap;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
+use weir_core::Result;
+use weir_crds::options::ParsedOptions;
+use weir_crds::options::kafka_client::TlsStores;
+
+use super::stores;
 
 /// librdkafka settings of one source or sink, secrets included.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSettings {
     values: BTreeMap<String, String>,
+    /// Certificates and keys that are not loaded yet.
+    stores: TlsStores,
 }
 
 impl std::fmt::Debug for ClientSettings {
@@ -25,7 +32,19 @@ impl std::fmt::Debug for ClientSettings {
 impl ClientSettings {
     /// Settings by librdkafka's names.
     pub fn new(values: BTreeMap<String, String>) -> Self {
-        Self { values }
+        Self { values, stores: TlsStores::default() }
+    }
+
+    /// Takes over parsed options; no file is opened yet.
+    pub fn from_parsed(parsed: &ParsedOptions) -> Self {
+        Self { values: parsed.kafka_client().clone(), stores: parsed.kafka_stores().clone() }
+    }
+
+    /// The settings with certificates and keys in place of their files. Only the machine that runs the query has those.
+    pub fn loaded(mut self) -> Result<Self> {
+        let stores = std::mem::take(&mut self.stores);
+        self.values.extend(stores::load(&stores)?.into_iter().map(|(name, pem)| (name.to_owned(), pem)));
+        Ok(self)
     }
 
     /// A setting.
@@ -45,7 +64,8 @@ impl ClientSettings {
         for (name, value) in defaults.iter().copied().chain(user).chain(forced.iter().copied()) {
             config.set(name, value);
         }
-        config.set_log_level(RDKafkaLogLevel::Warning);
+        // As information it says why a connection was closed.
+        config.set_log_level(RDKafkaLogLevel::Info);
         config
     }
 }

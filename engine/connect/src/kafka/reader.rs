@@ -21,6 +21,7 @@ use super::offsets::TopicPartition;
 use super::options::DataLoss;
 use super::plan::{self, OffsetRange, Resume};
 use super::pool::{ConsumerPool, Handle, Lease};
+use super::refusal::Refusal;
 use super::rows::RowBuilder;
 use super::silence::{SUSPICION, Wait};
 use crate::source::{PartitionReader, ReadCounters, Scan};
@@ -121,6 +122,9 @@ impl RangeReader {
                 Step::Trouble(code, words) if loses_position(code) => self.recover(handle, &words)?,
                 Step::Trouble(RDKafkaErrorCode::TopicAuthorizationFailed, _) => return Err(self.not_authorized()),
                 Step::Trouble(code, words) => {
+                    if let Some(refusal) = Refusal::of(Some(code), &words).filter(Refusal::is_final) {
+                        return Err(refusal.error(&format!("read {} from", self.range()), self.pool.client()));
+                    }
                     last_trouble = Some(if words.is_empty() { code.to_string() } else { words });
                 }
                 Step::Empty => {
@@ -221,7 +225,7 @@ impl RangeReader {
     }
 
     fn unreachable(&self, error: &KafkaError) -> Error {
-        errors::unreachable(&format!("read {}", self.range()), self.pool.servers(), &error.to_string())
+        errors::unreachable(&format!("read {}", self.range()), self.pool.client().servers(), &error.to_string())
     }
 
     fn look_into_silence(&mut self, handle: &mut Handle, last_trouble: &mut Option<String>) -> Result<()> {
@@ -280,13 +284,21 @@ impl RangeReader {
     fn silence(&self, last_trouble: Option<String>) -> Error {
         let waited = self.policy.poll_timeout.as_millis();
         let cause = last_trouble.unwrap_or_else(|| "the brokers sent nothing".to_owned());
-        errors::unreachable(&format!("read {} within {waited} ms (kafkaConsumer.pollTimeoutMs)", self.range()), self.pool.servers(), &cause)
+        errors::unreachable(
+            &format!("read {} within {waited} ms (kafkaConsumer.pollTimeoutMs)", self.range()),
+            self.pool.client().servers(),
+            &cause,
+        )
     }
 
     fn not_authorized(&self) -> Error {
         Error::retryable(
             "KAFKA_TOPIC_AUTHORIZATION_FAILED",
-            format!("the Kafka servers {} do not allow reading {}; grant the user READ on the topic", self.pool.servers(), self.partition),
+            format!(
+                "the Kafka servers {} do not allow reading {}; grant the user READ on the topic",
+                self.pool.client().servers(),
+                self.partition
+            ),
         )
     }
 }

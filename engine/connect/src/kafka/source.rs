@@ -70,6 +70,7 @@ impl PreparedSource for PreparedKafka {
     }
 
     fn make_clients(&mut self) -> Result<()> {
+        self.options.client = self.options.client.clone().loaded()?;
         self.lookup = Some(Lookup::new(&self.options)?);
         Ok(())
     }
@@ -80,9 +81,10 @@ impl PreparedSource for PreparedKafka {
 }
 
 impl KafkaSource {
-    /// The source at its place; no broker is asked yet.
+    /// The source at its place, with certificates loaded; no broker is asked yet.
     pub fn new(prepared: PreparedKafka, place: SourcePlace) -> Result<Self> {
-        let PreparedKafka { options, lookup } = prepared;
+        let PreparedKafka { mut options, lookup } = prepared;
+        options.client = options.client.loaded()?;
         let lookup = lookup.map_or_else(|| Lookup::new(&options), Ok)?;
         let group = options.group.of_reader(place.query_id);
         let pool = ConsumerPool::new(&options, &group);

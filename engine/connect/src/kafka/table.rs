@@ -7,7 +7,7 @@
 //! kept anywhere, and none is promised to be read only once.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -49,9 +49,21 @@ struct Topics {
     options: KafkaSourceOptions,
     ending: StartingOffsets,
     schema: SchemaRef,
-    /// Made when the table is first read.
-    lookup: OnceLock<Lookup>,
+    /// Made, with certificates loaded, when the table is first read: who only checks a query need not have them.
+    clients: Mutex<Option<Arc<Clients>>>,
+}
+
+/// Who asks the brokers and who fetches.
+struct Clients {
+    lookup: Lookup,
     pool: Arc<ConsumerPool>,
+}
+
+impl Clients {
+    fn new(options: &KafkaSourceOptions) -> Result<Arc<Self>> {
+        let group = options.group.of_reader(uuid::Uuid::new_v4());
+        Ok(Arc::new(Self { lookup: Lookup::new(options)?, pool: Arc::new(ConsumerPool::new(options, &group)) }))
+    }
 }
 
 impl fmt::Debug for Topics {
@@ -63,10 +75,8 @@ impl fmt::Debug for Topics {
 impl KafkaTable {
     /// A table of the options; no client is made yet.
     pub fn new(options: KafkaSourceOptions, ending: StartingOffsets) -> Result<Self> {
-        let group = options.group.of_reader(uuid::Uuid::new_v4());
         Lookup::check(&options)?;
-        let (lookup, pool) = (OnceLock::new(), Arc::new(ConsumerPool::new(&options, &group)));
-        Ok(Self { topics: Arc::new(Topics { schema: rows::schema(options.headers), options, ending, lookup, pool }) })
+        Ok(Self { topics: Arc::new(Topics { schema: rows::schema(options.headers), options, ending, clients: Mutex::default() }) })
     }
 }
 
@@ -122,8 +132,9 @@ impl Topics {
         let runtime = Handle::try_current()
             .map_err(|e| Error::retryable("INTERNAL_ERROR", "a Kafka table was read outside of the runtime").with_source(e))?;
         let policy = ReadPolicy { data_loss: self.options.data_loss, poll_timeout: self.options.poll_timeout };
-        for range in self.ranges()? {
-            let mut reader = RangeReader::new(range, &self.schema, scan, Arc::clone(&self.pool), policy)?;
+        let clients = self.clients()?;
+        for range in self.ranges(&clients)? {
+            let mut reader = RangeReader::new(range, &self.schema, scan, Arc::clone(&clients.pool), policy)?;
             while let Some(rows) = runtime.block_on(reader.next())? {
                 if out.blocking_send(Ok(rows)).is_err() {
                     return Ok(());
@@ -133,21 +144,20 @@ impl Topics {
         Ok(())
     }
 
-    fn lookup(&self) -> Result<&Lookup> {
-        if let Some(lookup) = self.lookup.get() {
-            return Ok(lookup);
+    fn clients(&self) -> Result<Arc<Clients>> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(clients) = &*clients {
+            return Ok(Arc::clone(clients));
         }
-        // Where two scans begin at once, one of the two clients stays.
-        let made = Lookup::new(&self.options)?;
-        Ok(self.lookup.get_or_init(|| made))
+        let options = KafkaSourceOptions { client: self.options.client.clone().loaded()?, ..self.options.clone() };
+        Ok(Arc::clone(clients.insert(Clients::new(&options)?)))
     }
 
-    fn ranges(&self) -> Result<Vec<OffsetRange>> {
+    fn ranges(&self, clients: &Clients) -> Result<Vec<OffsetRange>> {
         // The end first: a partition that is made in between is not read yet.
-        let lookup = self.lookup()?;
-        let end = resolve_offsets(&self.ending, lookup, End::Ending)?;
-        let start = resolve_offsets(&self.options.starting, lookup, End::Starting)?;
-        self.pool.expect(&end);
+        let end = resolve_offsets(&self.ending, &clients.lookup, End::Ending)?;
+        let start = resolve_offsets(&self.options.starting, &clients.lookup, End::Starting)?;
+        clients.pool.expect(&end);
         let ranges = plan::between(&start, &end);
         Ok(plan::split(ranges, self.options.min_partitions, self.options.max_records_per_partition))
     }

@@ -9,5 +9,6 @@ mod faults;
 mod golden;
 mod reading;
 mod scene;
+mod security;
 mod sink;
 mod spark;

@@ -37,7 +37,7 @@ pub fn place(query_id: uuid::Uuid) -> SinkPlace {
     SinkPlace { folder, context }
 }
 
-async fn write(options: &KafkaSinkOptions, rows: RecordBatch) -> Result<Written> {
+pub async fn write(options: &KafkaSinkOptions, rows: RecordBatch) -> Result<Written> {
     let sink = KafkaSink::open(options, rows.schema(), &place(uuid::Uuid::nil()).context).await?;
     let batch = BatchId { query_id: uuid::Uuid::new_v4(), batch: 0, epoch: 1 };
     let mut writer = sink.writer(&batch, 0).await?;

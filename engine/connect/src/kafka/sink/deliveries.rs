@@ -12,6 +12,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::ProducerContext;
 
+use crate::kafka::refusal::LastRefusal;
+
 /// How long a report is waited for before a look at the clock.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -58,9 +60,15 @@ impl Part {
 #[derive(Default)]
 pub struct Deliveries {
     last_words: Mutex<Option<String>>,
+    refusal: LastRefusal,
 }
 
 impl Deliveries {
+    /// Whether the brokers let the client in.
+    pub fn refusal(&self) -> &LastRefusal {
+        &self.refusal
+    }
+
     /// The client's newest complaint, if there was one, in parentheses.
     pub fn last_words(&self) -> String {
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,10 +79,12 @@ impl Deliveries {
 impl ClientContext for Deliveries {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(?level, facility, message, "librdkafka");
+        self.refusal.note_log(facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "librdkafka");
+        self.refusal.note(&error, reason);
         *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
     }
 }

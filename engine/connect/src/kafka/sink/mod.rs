@@ -62,7 +62,7 @@ impl KafkaSinkOptions {
     /// Takes over parsed options.
     pub fn from_parsed(parsed: &ParsedOptions) -> Result<Self> {
         let exactly_once = parsed.str("deliveryGuarantee") == "exactly-once";
-        let client = ClientSettings::new(parsed.kafka_client().clone());
+        let client = ClientSettings::from_parsed(parsed);
         let lives = client.get("transaction.timeout.ms").unwrap_or(TRANSACTION_TIMEOUT_MS).trim().parse().unwrap_or(900_000);
         Ok(Self {
             topic: parsed.opt_str("topic").map(|topic| topic.trim().to_owned()),
@@ -92,6 +92,7 @@ impl KafkaSink {
     /// producer displaces those of earlier runs.
     pub async fn open(options: &KafkaSinkOptions, schema: SchemaRef, context: &SinkContext) -> Result<Self> {
         let columns = record_columns(options, &schema)?;
+        let options = &KafkaSinkOptions { client: options.client.clone().loaded()?, ..options.clone() };
         let config = producer_config(options, context.query_id);
         let delivery: u64 = config.get("delivery.timeout.ms").and_then(|text| text.parse().ok()).unwrap_or(120_000);
         let producer: ThreadedProducer<Deliveries> =
@@ -100,7 +101,7 @@ impl KafkaSink {
             topic: options.topic.as_deref().map(Arc::from),
             columns,
             producer: Arc::new(producer),
-            servers: options.client.servers().into(),
+            client: Arc::new(options.client.clone()),
             // The client itself gives up on a record after the delivery timeout.
             give_up_after: Duration::from_millis(delivery) + Duration::from_secs(30),
             silence: Arc::default(),

@@ -17,6 +17,8 @@ use weir_core::{Error, Result};
 use super::columns::{RecordColumns, Records};
 use super::deliveries::{Deliveries, Part, PartState};
 use super::transactions::Transactions;
+use crate::kafka::properties::ClientSettings;
+use crate::kafka::refusal::Refusal;
 use crate::kafka::silence::{Silence, Wait};
 use crate::sink::{SinkWriter, Written};
 
@@ -29,8 +31,8 @@ pub struct Shared {
     pub columns: RecordColumns,
     /// The one producer.
     pub producer: Arc<ThreadedProducer<Deliveries>>,
-    /// The brokers, for messages.
-    pub servers: Arc<str>,
+    /// The client's settings, for messages.
+    pub client: Arc<ClientSettings>,
     /// How long a report is waited for.
     pub give_up_after: Duration,
     /// Who waits in silence.
@@ -51,6 +53,8 @@ pub struct Writer {
 impl Writer {
     /// A writer of nothing yet.
     pub fn new(shared: Shared) -> Self {
+        // What was refused may be allowed by now; if not, the client says so again.
+        shared.producer.context().refusal().clear();
         Self { shared, part: Arc::default(), rows: 0, slice: None }
     }
 
@@ -87,12 +91,18 @@ impl Writer {
         }
     }
 
+    /// A record that was not taken, or brokers that do not let the client in: those would be asked until the delivery timeout.
     fn refusal(&self, state: &PartState) -> Result<()> {
+        if state.outstanding > 0
+            && let Some(refusal) = self.shared.producer.context().refusal().get().filter(Refusal::is_final)
+        {
+            return Err(refusal.error("write to", &self.shared.client));
+        }
         state.refused.as_ref().map_or(Ok(()), |(code, what)| Err(self.refused(*code, what)))
     }
 
     fn refused(&self, code: RDKafkaErrorCode, what: &str) -> Error {
-        let servers = &self.shared.servers;
+        let servers = self.shared.client.servers();
         match code {
             RDKafkaErrorCode::MessageSizeTooLarge => Error::config(
                 "KAFKA_RECORD_TOO_LARGE",
@@ -107,7 +117,11 @@ impl Writer {
                 ),
             ),
             _ => {
-                let last = self.shared.producer.context().last_words();
+                let context = self.shared.producer.context();
+                if let Some(refusal) = context.refusal().get() {
+                    return refusal.error("write to", &self.shared.client);
+                }
+                let last = context.last_words();
                 Error::retryable(
                     "KAFKA_DELIVERY_FAILED",
                     format!(
@@ -140,6 +154,7 @@ impl Writer {
             if begun.elapsed() >= self.shared.give_up_after {
                 return Err(self.refused(RDKafkaErrorCode::MessageTimedOut, &format!("{} records in time", state.outstanding)));
             }
+            self.refusal(&state)?;
             let before = state.outstanding;
             state = self.part.wait(state);
             if state.outstanding < before { wait.heard(Instant::now()) } else { wait.goes_on(Instant::now()) }

@@ -1,0 +1,192 @@
+//! Brokers that ask for a login or speak TLS: who is let in, and what everybody else is told, and when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, StringArray};
+use weir_connect::{ReadLimits, Source};
+use weir_core::{Error, ErrorClass};
+use weir_testkit::certificates::Authority;
+use weir_testkit::kafka::{Broker, CONNECTION_STRING, CONNECTION_USER, SCRAM_PASSWORD, SCRAM_USER, Secured, numbered_messages};
+
+use super::driver::{Checkpoint, read};
+use super::scene::EPOCH_MS;
+use super::sink;
+
+/// All parts of a test end within this, also on a busy machine; a client that is refused would ask for ever.
+const SOON: Duration = Duration::from_secs(60);
+
+type Options = BTreeMap<String, String>;
+
+fn with(options: &Options, given: &[(&str, &str)]) -> Options {
+    let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    options.clone().into_iter().chain(given).collect()
+}
+
+fn jaas(module: &str, user: &str, password: &str) -> String {
+    format!("{module} required username=\"{user}\" password=\"{password}\";")
+}
+
+fn plain(password: &str) -> String {
+    jaas("kafkashaded.org.apache.kafka.common.security.plain.PlainLoginModule", CONNECTION_USER, password)
+}
+
+fn scram(password: &str) -> String {
+    jaas("org.apache.kafka.common.security.scram.ScramLoginModule", SCRAM_USER, password)
+}
+
+/// What gets in by SCRAM.
+fn scram_options(topic: &str) -> Options {
+    let secured = Broker::shared().secured();
+    with(
+        &Options::new(),
+        &[
+            ("kafka.bootstrap.servers", &secured.scram()),
+            ("subscribe", topic),
+            ("startingOffsets", "earliest"),
+            ("kafka.security.protocol", "SASL_PLAINTEXT"),
+            ("kafka.sasl.mechanism", "SCRAM-SHA-512"),
+            ("kafka.sasl.jaas.config", &scram(SCRAM_PASSWORD)),
+        ],
+    )
+}
+
+/// What gets in by TLS, as into Event Hubs.
+fn tls_options(topic: &str) -> Options {
+    let secured = Broker::shared().secured();
+    with(
+        &Options::new(),
+        &[
+            ("kafka.bootstrap.servers", &secured.tls()),
+            ("subscribe", topic),
+            ("startingOffsets", "earliest"),
+            ("kafka.security.protocol", "SASL_SSL"),
+            ("kafka.sasl.mechanism", "PLAIN"),
+            ("kafka.sasl.jaas.config", &plain(CONNECTION_STRING)),
+            ("kafka.ssl.truststore.type", "PEM"),
+            ("kafka.ssl.truststore.certificates", &secured.authority.pem().unwrap()),
+        ],
+    )
+}
+
+/// How many records a client with these options reads.
+async fn records(options: &Options) -> usize {
+    let mut source = Checkpoint::new().open(options).unwrap();
+    let start = source.initial_offset().await.unwrap().unwrap();
+    let end = source.plan(Some(&start), ReadLimits::Apply, EPOCH_MS).await.unwrap().end.unwrap();
+    read(&mut source, &start, &end).await.unwrap().len()
+}
+
+async fn refused(options: &Options, condition: &str, words: &[&str]) {
+    let begun = Instant::now();
+    let mut source = Checkpoint::new().open(options).unwrap();
+    says(&source.reach().await.unwrap_err(), condition, words);
+    assert!(begun.elapsed() < SOON, "{condition} after {:?}", begun.elapsed());
+}
+
+fn says(error: &Error, condition: &str, words: &[&str]) {
+    assert_eq!((error.class(), error.condition()), (ErrorClass::Retryable, condition), "{error}");
+    for word in words {
+        assert!(error.message().contains(word), "`{word}` is not in: {error}");
+    }
+    for secret in [SCRAM_PASSWORD, CONNECTION_STRING, "Z2VoZWlt"] {
+        assert!(!error.to_string().contains(secret), "{error}");
+    }
+}
+
+fn topic() -> String {
+    let topic = Broker::shared().new_topic("secured", 2, &[]).unwrap();
+    Broker::shared().produce(&topic, numbered_messages(0..20, 2)).unwrap();
+    topic
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_the_password_and_trusts_the_certificate_is_let_in() {
+    let (topic, secured) = (topic(), Broker::shared().secured());
+    assert_eq!(records(&scram_options(&topic)).await, 20);
+    assert_eq!(records(&with(&scram_options(&topic), &[("kafka.sasl.mechanism", "SCRAM-SHA-256")])).await, 20);
+    assert_eq!(records(&tls_options(&topic)).await, 20);
+    let folder = tempfile::tempdir().unwrap();
+    let (trusted, own) = (folder.path().join("ca.crt"), folder.path().join("client.p12"));
+    let client = secured.authority.issue("client", &[]).unwrap();
+    std::fs::write(&trusted, secured.authority.pem().unwrap()).unwrap();
+    std::fs::write(&own, secured.authority.pkcs12(&client, "geheim").unwrap()).unwrap();
+    let mut options = tls_options(&topic);
+    options.remove("kafka.ssl.truststore.certificates");
+    let files = [
+        ("kafka.ssl.truststore.location", trusted.to_str().unwrap()),
+        ("kafka.ssl.keystore.type", "PKCS12"),
+        ("kafka.ssl.keystore.location", own.to_str().unwrap()),
+        ("kafka.ssl.keystore.password", "geheim"),
+    ];
+    assert_eq!(records(&with(&options, &files)).await, 20);
+    let unchecked = [("kafka.bootstrap.servers", &*secured.tls_by_another_name()), ("kafka.ssl.endpoint.identification.algorithm", "")];
+    assert_eq!(records(&with(&tls_options(&topic), &unchecked)).await, 20);
+    let rows = sink::rows(vec![("value", Arc::new(StringArray::from(vec!["a", "b"])) as ArrayRef)]);
+    let mut options = tls_options(&topic);
+    options.retain(|name, _| name.starts_with("kafka."));
+    let sink_options = with(&options, &[("topic", &topic)]);
+    let given: Vec<(&str, &str)> = sink_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    sink::write(&sink::options(&given, &secured.tls()).unwrap(), rows).await.unwrap();
+    assert_eq!(Broker::shared().read_all(&topic).unwrap().len(), 22);
+}
+
+#[tokio::test]
+async fn a_login_that_is_refused_is_said_at_once() {
+    let secured = Broker::shared().secured();
+    let correct = "correct the user name and password in kafka.sasl.jaas.config";
+    let condition = "KAFKA_AUTHENTICATION_FAILED";
+    let wrong = with(&tls_options("t"), &[("kafka.sasl.jaas.config", &plain("wrong-Z2VoZWlt"))]);
+    refused(&wrong, condition, &[&secured.tls(), "Authentication failed", correct]).await;
+    let wrong = with(&scram_options("t"), &[("kafka.sasl.jaas.config", &scram("wrong-Z2VoZWlt"))]);
+    refused(&wrong, condition, &[&secured.scram(), "Authentication failed", correct]).await;
+    let mechanism = [("kafka.sasl.mechanism", "PLAIN"), ("kafka.sasl.jaas.config", &*plain(CONNECTION_STRING))];
+    refused(&with(&scram_options("t"), &mechanism), condition, &["SCRAM-SHA-256", "kafka.sasl.mechanism"]).await;
+    let begun = Instant::now();
+    let rows = sink::rows(vec![("value", Arc::new(StringArray::from(vec!["a"])) as ArrayRef)]);
+    let jaas = scram("wrong-Z2VoZWlt");
+    let given = [
+        ("topic", "t"),
+        ("kafka.security.protocol", "SASL_PLAINTEXT"),
+        ("kafka.sasl.mechanism", "SCRAM-SHA-512"),
+        ("kafka.sasl.jaas.config", &*jaas),
+    ];
+    let error = sink::write(&sink::options(&given, &secured.scram()).unwrap(), rows).await.unwrap_err();
+    says(&error, condition, &["could not write to the Kafka servers", correct]);
+    assert!(begun.elapsed() < SOON, "the sink waited for the delivery timeout");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_refused_is_explained() {
+    let secured: &Secured = Broker::shared().secured();
+    let other_host = with(&tls_options("t"), &[("kafka.bootstrap.servers", &secured.tls_by_another_name())]);
+    let words = ["ertificate of localhost is refused: hostname mismatch", "it is for 127.0.0.1", "kafka.bootstrap.servers"];
+    refused(&other_host, "KAFKA_TLS_FAILED", &words).await;
+    let stranger = Authority::new("somebody else").unwrap().pem().unwrap();
+    let other_authority = with(&tls_options("t"), &[("kafka.ssl.truststore.certificates", &stranger)]);
+    let words = ["issued by CN=Weir test authority", "issuer certificate", "kafka.ssl.truststore.*"];
+    refused(&other_authority, "KAFKA_TLS_FAILED", &words).await;
+}
+
+#[tokio::test]
+async fn another_protocol_than_the_listeners_is_named() {
+    let (broker, secured) = (Broker::shared(), Broker::shared().secured());
+    // Closed connections alone end nothing early: one round of asking.
+    let once = ("fetchOffset.numRetries", "1");
+    let without_tls = with(&scram_options("t"), &[("kafka.bootstrap.servers", &secured.tls()), once]);
+    let with_tls = with(&tls_options("t"), &[("kafka.bootstrap.servers", &broker.bootstrap_servers()), once]);
+    tokio::join!(
+        refused(&without_tls, "KAFKA_PROTOCOL_MISMATCH", &["kafka.security.protocol", "SASL_SSL"]),
+        refused(&with_tls, "KAFKA_PROTOCOL_MISMATCH", &["kafka.security.protocol", "PLAINTEXT"]),
+    );
+}
+
+#[tokio::test]
+async fn a_misspelt_topic_is_named_with_the_nearest() {
+    let topic = topic();
+    let misspelt = topic.replace("secured", "secuerd");
+    let options = with(&scram_options(&misspelt), &[("fetchOffset.numRetries", "1")]);
+    let error = Checkpoint::new().open(&options).unwrap().initial_offset().await.unwrap_err();
+    says(&error, "UNKNOWN_TOPIC_OR_PARTITION", &[&format!("no topic {misspelt} (did you mean `{topic}`?)"), "subscribe or assign"]);
+}
