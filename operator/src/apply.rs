@@ -96,8 +96,7 @@ impl Applier<'_> {
             }
             Action::StopTask { task, epoch, deadline } => {
                 if let Some(pod) = pod_of(subject, task, *epoch) {
-                    let left = weir_supervisor::time::elapsed(self.now, *deadline) + GRACE_BEYOND_STOP;
-                    self.cluster.delete_pod(pod, Grace::Seconds(whole_seconds(left))).await?;
+                    self.cluster.delete_pod(pod, grace(weir_supervisor::time::elapsed(self.now, *deadline))).await?;
                 }
             }
             Action::KillTask { task, epoch } => {
@@ -239,6 +238,11 @@ pub async fn store_generation(cluster: &Cluster, job: &Job, accepted: &Accepted)
 
 fn pod_of<'a>(subject: &'a Subject<'_>, task: &str, epoch: u64) -> Option<&'a Pod> {
     subject.pods.get(task).filter(|pod| epoch_of_pod(pod) == Some(epoch))
+}
+
+/// The grace of a pod whose engine has this long to stop.
+pub fn grace(left: Duration) -> Grace {
+    Grace::Seconds(whole_seconds(left + GRACE_BEYOND_STOP))
 }
 
 fn whole_seconds(duration: Duration) -> u32 {

@@ -5,11 +5,14 @@
 //! fences the older one, and every sink skips a batch that it has recorded. A
 //! successor that claims another checkpoint fences nobody, so the fence is named
 //! after the places, and after what of the pod may decide which store a place is
-//! in: an endpoint in a variable, an account, a file. Anything unknown counts as
-//! not fenced. All of it is compared as it is written; nothing is opened.
+//! in: an endpoint in a variable, an account, a file. All of it is compared as it
+//! is written; nothing is opened. Anything unknown counts as not fenced, and so does
+//! a store that a Secret or ConfigMap names in a variable: its content may change
+//! between two pods, and the operator reads no Secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::EnvVar;
 use weir_crds::catalog;
 use weir_crds::checkpoint::{checkpoint_location, normalized_location};
 use weir_crds::manifest::substituted;
@@ -34,6 +37,25 @@ const OBJECT_STORE_HOSTS: [&str; 6] = [
     "r2.cloudflarestorage.com",
 ];
 
+/// Prefixes of the variables that the engine's clients of stores read.
+const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+/// Those that open a store and say nothing of where it is; keys are renewed in their Secrets.
+const CREDENTIALS: [&str; 13] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_MASTER_KEY",
+    "AZURE_STORAGE_SAS_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_TENANT_ID",
+];
+
 /// By task: the name of the fence that its instances share, a digest of its checkpoints' places and of what says which
 /// stores these are. A task of which one checkpoint or sink is not fenced is left out.
 pub fn fences(spec: &StreamingJobSpec, namespace: &str, job: &str) -> BTreeMap<String, String> {
@@ -42,6 +64,9 @@ pub fn fences(spec: &StreamingJobSpec, namespace: &str, job: &str) -> BTreeMap<S
 }
 
 fn fence(job: &StreamingJob, task: &TaskSpec) -> Option<String> {
+    if task.pod_template.as_ref().is_some_and(is_store_out_of_sight) {
+        return None;
+    }
     let places = task.queries.iter().map(|query| {
         let location = checkpoint_location(job, &task.name, query).filter(|_| is_fenced_sink(&query.sink))?;
         let place = normalized_location(&catalog::location(&job.spec.catalogs, &location).ok()?);
@@ -51,6 +76,27 @@ fn fence(job: &StreamingJob, task: &TaskSpec) -> Option<String> {
     places.sort_unstable();
     places.extend(surroundings(task));
     Some(token::short(&places.join("\n"), 0))
+}
+
+/// Whether a variable that may say which store a location is in has its value elsewhere.
+fn is_store_out_of_sight(given: &PodTemplateSpec) -> bool {
+    let is_elsewhere = |variable: &&EnvVar| {
+        let refers = variable.value_from.as_ref().is_some_and(|from| from.secret_key_ref.is_some() || from.config_map_key_ref.is_some());
+        // Made of other variables.
+        refers || variable.value.as_ref().is_some_and(|value| value.contains("$("))
+    };
+    let named = given.env.iter().filter(is_elsewhere).any(|variable| names_a_store(&variable.name));
+    // Any variable may come from there that begins with the prefix.
+    named
+        || given.env_from.iter().any(|source| {
+            let prefix = source.prefix.as_deref().unwrap_or_default().to_ascii_uppercase();
+            STORE_VARIABLES.iter().any(|store| store.starts_with(&prefix) || prefix.starts_with(store))
+        })
+}
+
+fn names_a_store(variable: &str) -> bool {
+    let name = variable.to_ascii_uppercase();
+    STORE_VARIABLES.iter().any(|store| name.starts_with(store)) && !CREDENTIALS.contains(&name.as_str())
 }
 
 /// What of a task's pod may decide which store a location is in, as it is written; none where nothing is given.
@@ -72,12 +118,26 @@ fn surroundings(task: &TaskSpec) -> Option<String> {
 /// that is recorded, whose tasks all stand behind the fences of the next one. `named` are the generations that the status
 /// still names.
 pub fn covers(id: &JobId, next: &StreamingJobSpec, recorded: &[Accepted], named: &BTreeSet<i64>) -> bool {
-    let fences_of = |spec: &StreamingJobSpec| fences(spec, &id.namespace, &id.name);
-    let replaces = next.policy().is_ok_and(|policy| policy.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced);
-    let ahead = fences_of(next);
-    let is_covered = |spec: &StreamingJobSpec| spec.tasks.len() == ahead.len() && fences_of(spec) == ahead;
+    let ahead = fences(next, &id.namespace, &id.name);
+    let is_covered = |spec: &StreamingJobSpec| spec.tasks.len() == ahead.len() && fences(spec, &id.namespace, &id.name) == ahead;
+    is_covered(next) && are_replaced(next, recorded, named, is_covered)
+}
+
+/// The same where nothing begins any more, because the job goes: each stands behind some fence.
+pub fn covers_the_end(id: &JobId, last: &StreamingJobSpec, recorded: &[Accepted], named: &BTreeSet<i64>) -> bool {
+    are_replaced(last, recorded, named, |spec| spec.tasks.len() == fences(spec, &id.namespace, &id.name).len())
+}
+
+/// Whether every generation that may have been begun is recorded and harmless, and the policy of today goes by that.
+fn are_replaced(
+    today: &StreamingJobSpec,
+    recorded: &[Accepted],
+    named: &BTreeSet<i64>,
+    is_harmless: impl Fn(&StreamingJobSpec) -> bool,
+) -> bool {
+    let replaces = today.policy().is_ok_and(|policy| policy.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced);
     let is_recorded = |generation: &i64| recorded.iter().any(|accepted| accepted.generation == *generation);
-    replaces && is_covered(next) && recorded.iter().all(|accepted| is_covered(&accepted.spec)) && named.iter().all(is_recorded)
+    replaces && recorded.iter().all(|accepted| is_harmless(&accepted.spec)) && named.iter().all(is_recorded)
 }
 
 fn is_on_object_store(place: &str) -> bool {
@@ -222,18 +282,19 @@ mod tests {
         let of = |template: Value| {
             let mut spec = serde_json::to_value(spec("s3://lake/c", &[("t", &["delta"])])).unwrap();
             spec["tasks"][0]["podTemplate"] = template;
-            fences(&serde_json::from_value(spec).unwrap(), "ns", "job").remove("t").unwrap()
+            fences(&serde_json::from_value(spec).unwrap(), "ns", "job").remove("t")
         };
-        let bare = fences(&spec("s3://lake/c", &[("t", &["delta"])]), "ns", "job")["t"].clone();
+        let bare = of(json!(null));
         let endpoint = |host: &str| json!({"env": [{"name": "AWS_ENDPOINT", "value": host}]});
         let mut others = vec![
             bare.clone(),
             of(endpoint("https://old")),
             of(endpoint("https://new")),
-            of(json!({"env": [{"name": "AWS_ENDPOINT", "valueFrom": {"configMapKeyRef": {"name": "store", "key": "a"}}}]})),
-            of(json!({"env": [{"name": "AWS_ENDPOINT", "valueFrom": {"configMapKeyRef": {"name": "store", "key": "b"}}}]})),
-            of(json!({"envFrom": [{"secretRef": {"name": "old"}}]})),
-            of(json!({"envFrom": [{"secretRef": {"name": "new"}}]})),
+            of(json!({"env": [{"name": "AWS_ACCESS_KEY_ID", "valueFrom": {"secretKeyRef": {"name": "store", "key": "a"}}}]})),
+            of(json!({"env": [{"name": "AWS_ACCESS_KEY_ID", "valueFrom": {"secretKeyRef": {"name": "store", "key": "b"}}}]})),
+            of(json!({"env": [{"name": "KAFKA_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "kafka", "key": "p"}}}]})),
+            of(json!({"envFrom": [{"secretRef": {"name": "old"}, "prefix": "KAFKA_"}]})),
+            of(json!({"envFrom": [{"secretRef": {"name": "new"}, "prefix": "KAFKA_"}]})),
             of(json!({"serviceAccountName": "old"})),
             of(json!({"serviceAccountName": "new"})),
             of(json!({"volumes": [{"name": "key", "secret": {"secretName": "old"}}]})),
@@ -242,9 +303,23 @@ mod tests {
         let count = others.len();
         others.sort();
         others.dedup();
-        assert_eq!(others.len(), count, "each is another store");
+        assert!(others.len() == count && !others.contains(&None), "each is another store: {others:?}");
         for same in [json!(null), json!({}), json!({"labels": {"a": "b"}, "nodeSelector": {"zone": "a"}, "priorityClassName": "high"})] {
             assert_eq!(of(same.clone()), bare, "{same}");
+        }
+        // What a Secret or ConfigMap says may be something else for the next pod.
+        let key = |name: &str, kind: &str| json!({"env": [{"name": name, "valueFrom": {kind: {"name": "store", "key": "a"}}}]});
+        for unknown in [
+            key("AWS_ENDPOINT", "secretKeyRef"),
+            key("aws_endpoint_url_s3", "configMapKeyRef"),
+            key("AZURE_STORAGE_ACCOUNT_NAME", "secretKeyRef"),
+            key("GOOGLE_SERVICE_ACCOUNT_KEY", "secretKeyRef"),
+            json!({"env": [{"name": "AWS_ENDPOINT", "value": "https://$(HOST)"}]}),
+            json!({"envFrom": [{"secretRef": {"name": "lake"}}]}),
+            json!({"envFrom": [{"configMapRef": {"name": "lake"}, "prefix": "AW"}]}),
+            json!({"envFrom": [{"secretRef": {"name": "lake"}, "prefix": "AZURE_STORAGE_"}]}),
+        ] {
+            assert_eq!(of(unknown.clone()), None, "{unknown}");
         }
     }
 
@@ -267,5 +342,14 @@ mod tests {
         }
         assert!(!covered(fenced(), fewer(), &[]) && !covered(fewer(), fenced(), &[]), "who goes on with a task that is gone?");
         assert!(!covered(waits(), fenced(), &[]) && covered(fenced(), waits(), &[]), "the policy is that of today");
+        // A job that goes is followed by nothing, so any fence will do.
+        let ends = |last: StreamingJobSpec, before: &[StreamingJobSpec], named: &[i64]| {
+            let recorded: Vec<Accepted> = (2..).zip(before).map(|(number, spec)| Accepted::first(number, spec.clone())).collect();
+            covers_the_end(&id, &last, &recorded, &named.iter().copied().collect())
+        };
+        assert!(
+            ends(fenced(), &[fenced(), elsewhere(), fewer()], &[2, 4]) && ends(one_open(), &[fenced()], &[]) && ends(fenced(), &[], &[])
+        );
+        assert!(!ends(fenced(), &[fenced(), one_open()], &[]) && !ends(fenced(), &[fenced()], &[1]) && !ends(waits(), &[fenced()], &[]));
     }
 }

@@ -73,8 +73,7 @@ impl Job {
         };
         let memory = match unread.status.get("memory") {
             Some(field) => Remembered::Unreadable(field.why.clone()),
-            // A deletion gives out no epoch: what little its memory still knows is waited for.
-            None => remembered(&object.data["status"], metadata.deletion_timestamp.is_none()),
+            None => remembered(&object.data["status"]),
         };
         Job { id, generation: metadata.generation.unwrap_or_default(), spec, memory, object, managers, unread }
     }
@@ -202,14 +201,14 @@ impl Job {
     }
 }
 
-/// What a status remembers. Where `is_compared`, a memory that cannot be the one which the status was written with is damaged.
-fn remembered(status: &Value, is_compared: bool) -> Remembered {
+/// What a status remembers. A memory that cannot be the one which the status was written with is damaged.
+fn remembered(status: &Value) -> Remembered {
     let memory = &status["memory"];
     if memory.is_null() {
         return Remembered::Nothing;
     }
     match Memory::from_json(&memory.to_string()) {
-        Ok(memory) => match contradiction(status, &memory).filter(|_| is_compared) {
+        Ok(memory) => match contradiction(status, &memory) {
             Some(why) => Remembered::Damaged(why),
             None => Remembered::Known(Box::new(memory)),
         },

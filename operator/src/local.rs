@@ -42,8 +42,8 @@ pub struct Local {
     pub conflict_reported: bool,
     /// A memory that the API server dropped from a write, so that it need not be lost once it keeps them again.
     pub unkept: Option<Unkept>,
-    /// Whether it was told that the API server keeps no memory, since it last did.
-    pub unkept_reported: bool,
+    /// When an event last told that the API server keeps no memory, since it last did.
+    pub told_apart_at: Option<Timestamp>,
     /// The word for a lost memory that was answered last, or taken.
     pub answered_word: Option<String>,
     /// The orders of the last pass. The same ones again are no reason to look again at once.
@@ -123,7 +123,7 @@ impl Local {
             && !self.conflict_reported
             && !self.is_new
             && self.unkept.is_none()
-            && !self.unkept_reported
+            && self.told_apart_at.is_none()
             && self.answered_word.is_none()
     }
 }

@@ -126,10 +126,14 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mu
     }
     let (memory, damage) = remembered(job, local);
     let mut footing = footing::find(context, job, &memory, local, now).await?;
-    let held = hold::on_footing(context, job, &footing).await?;
+    let held = hold::on_footing(context, job, &footing, local).await?;
     hold::answer(context, job, held.as_ref(), local);
     if let Some(hold) = held {
-        return hold::keep(context, job, &hold, now).await;
+        return if job.is_deleting() {
+            hold::keep_from_leaving(context, job, &hold, local, now).await
+        } else {
+            hold::keep(context, job, &hold, now).await
+        };
     }
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
@@ -217,7 +221,8 @@ async fn enter(context: &Context, job: &Job, local: &mut Local, written: &mut Op
     let stored = context.cluster.patch_metadata(&job.id.namespace, &job.id.name, &entering).await?;
     context.wrote(&stored.object.metadata);
     *written = Some(stored);
-    local.is_new = true;
+    // One that has had the finalizer may have lost its status.
+    local.is_new = !job.has_finalizer();
     Ok(Some(Next::Again))
 }
 

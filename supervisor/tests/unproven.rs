@@ -239,6 +239,25 @@ fn a_stranger_that_is_given_up_is_told_of_once() {
 }
 
 #[test]
+fn a_stranger_whose_place_is_taken_keeps_its_fence() {
+    let mut stage = Stage::new(continuous(&["a"]));
+    stage.stream();
+    let since = stage.now;
+    stage.there("a").phase = Phase::Unreachable { since };
+    let lost = stage.observed.slots["a"].clone();
+    stage.memory = weir_supervisor::Memory { fences: stage.memory.fences.clone(), ..weir_supervisor::Memory::default() };
+    stage.settle();
+    let fence = stage.memory.fences[&1].clone();
+    stage.observed.slots.insert("a".to_owned(), Slot::Unclassified { what: "pod j--a, which has no epoch".to_owned() });
+    stage.settle();
+    assert_eq!((stage.memory.strangers["a"].epoch, stage.memory.fences.get(&1)), (1, Some(&fence)));
+    stage.observed.slots.insert("a".to_owned(), lost);
+    stage.now = weir_supervisor::time::after(stage.now, seconds(30));
+    let plan = stage.step();
+    assert!(matches!(plan.actions[..], [Action::ForceRemoveTask { epoch: 1, .. }]), "{:?}", plan.actions);
+}
+
+#[test]
 fn what_others_hold_is_named_and_calls_for_them_in_time() {
     let mut stage = Stage::new(continuous(&["a"]));
     stage.stream();

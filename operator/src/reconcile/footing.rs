@@ -3,7 +3,9 @@
 //! Where the memory knows the newest generation, nothing is looked up. Else
 //! the record in a ConfigMap tells, or the check is run beside the pass, while
 //! the last good generation stays in force. A ConfigMap of that name which is
-//! somebody else's refuses the generation until it is gone.
+//! somebody else's refuses the generation until it is gone. One is made only
+//! for a job whose memory is stored: so it shows, also where the whole status was
+//! wiped, that something may have been begun.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ use crate::accept::{self, Refusal, Taken};
 use crate::apply::{self, ApplyError};
 use crate::checks::CheckState;
 use crate::context::Context;
-use crate::job::Job;
+use crate::job::{Job, Remembered};
 use crate::local::Local;
 use crate::names::generation_name;
 
@@ -103,6 +105,10 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
         return Ok(contested(job, last_good, taken, now));
     }
     match context.checks.state(job, spec, now) {
+        // A generation is recorded only beside a memory, so that a record without one tells that a memory was lost.
+        CheckState::Passed if !matches!(job.memory, Remembered::Known(_)) => {
+            Ok(Footing { retry_at: Some(now), ..unchecked(job, last_good, None) })
+        }
         CheckState::Passed => {
             let accepted = match &last_good {
                 Some(last_good) => last_good.next(job.generation, (**spec).clone()),

@@ -1,12 +1,13 @@
 //! A job of which nothing may be decided: it is told, in its conditions and an event, and left alone.
 //!
 //! One table says why. Only conditions are written, and only when they change;
-//! the memory stays as it is stored. A deletion is never held: it gives out no
-//! epoch, so it needs no memory. A definition that drops the memory hides the one
-//! that is stored, and any write then drops it for good: so where a memory is
+//! the memory stays as it is stored. A definition that drops the memory hides the
+//! one that is stored, and any write then drops it for good: so where a memory is
 //! missing, a dry run asks whether one would be kept, and nothing is written until
 //! it is. A memory that was lost may have forgotten a pod that vanished unseen: the
-//! job goes on where a fence makes that harmless, or a human says so.
+//! job goes on where a fence makes that harmless, or a human says so. A deletion
+//! gives out no epoch, so it is held for that alone, lest a job made anew under its
+//! name begins beside such a pod: its pods are stopped, its finalizer stays.
 
 use std::time::Duration;
 
@@ -17,10 +18,10 @@ use weir_crds::resource::StreamingJobStatus;
 use weir_supervisor::conditions::{Condition, ConditionStatus, Hold, Reason, held, recalled};
 use weir_supervisor::generation::Accepted;
 use weir_supervisor::text::{NOTE_BYTES, cut};
-use weir_supervisor::time::Timestamp;
+use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Desired, Event, EventReason, Memory};
 
-use super::{Footing, Next, PassError};
+use super::{Footing, Next, PassError, leave};
 use crate::accept;
 use crate::context::Context;
 use crate::fencing;
@@ -34,6 +35,8 @@ use crate::stored::StoredJob;
 const WHY_BYTES: usize = 256;
 /// How often the API server is asked whether it keeps the memory by now.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// How often it is told meanwhile what no condition can tell; API servers keep events for an hour.
+const TELL_AGAIN: Duration = Duration::from_secs(30 * 60);
 
 /// What a pass knows when it asks whether it may decide.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +83,7 @@ fn obstacle(job: &Job, found: Found<'_>) -> Option<Hold> {
     let (epoch, early) = (job.status_epoch(), false);
     match (found, &job.memory) {
         (Found::Panic(words), _) => Some(Hold::InternalError { words: words.to_owned() }),
-        _ if job.is_deleting() => None,
+        _ if job.is_deleting() && (job.skips_graceful_stop() || !matches!(found, Found::Footing(_, Forgotten::Perhaps))) => None,
         (Found::MemoryNotKept, _) => Some(Hold::StatusNotKept),
         (Found::Footing(footing, _), Remembered::Known(memory)) if footing.accepted.is_none() && memory.run.is_some() => {
             let generation = memory.spec.as_ref().map_or(0, |known| known.generation);
@@ -119,7 +122,9 @@ pub async fn on_sight(context: &Context, job: &Job, local: &mut Local) -> Result
     if is_asked && !is_kept(context, job).await? {
         return Ok(reason(job, Found::MemoryNotKept).map_or(Sight::Clear, Sight::NotKept));
     }
-    local.unkept_reported = false;
+    if !job.is_deleting() {
+        local.told_apart_at = None;
+    }
     let unkept = local.unkept.take();
     if is_asked {
         // It may have come into sight after the job was read.
@@ -148,8 +153,8 @@ fn is_memory_missing(job: &Job, is_new: bool) -> bool {
 }
 
 /// The second look: what is stood on is known, and with it what goes on where the memory is lost.
-pub async fn on_footing(context: &Context, job: &Job, footing: &Footing) -> Result<Option<Hold>, PassError> {
-    let forgotten = if is_memory_lost(job) { forgotten(context, job, footing).await? } else { Forgotten::Nothing };
+pub async fn on_footing(context: &Context, job: &Job, footing: &Footing, local: &Local) -> Result<Option<Hold>, PassError> {
+    let forgotten = forgotten(context, job, footing, local).await?;
     Ok(reason(job, Found::Footing(footing, forgotten)))
 }
 
@@ -175,8 +180,7 @@ fn ignored(job: &Job, said: &str, hold: Option<&Hold>) -> Option<String> {
     Some(cut(&format!("{}: {said:?} was ignored: {remedy}", annotations::DISCARD_MEMORY), NOTE_BYTES))
 }
 
-/// Whether there was a memory and is none. Of a status that was wiped as a whole nobody can tell: pods, ConfigMaps and
-/// claims of checkpoints are what is left.
+/// Whether the status shows that there was a memory and is none.
 pub fn is_memory_lost(job: &Job) -> bool {
     match &job.memory {
         // What told of a run may have been a condition that this very hold has replaced.
@@ -186,14 +190,32 @@ pub fn is_memory_lost(job: &Job) -> bool {
     }
 }
 
-async fn forgotten(context: &Context, job: &Job, footing: &Footing) -> Result<Forgotten, PassError> {
-    let Some(accepted) = footing.accepted.as_ref().filter(|_| !job.is_deleting()) else { return Ok(Forgotten::Perhaps) };
+/// What is not remembered of a job, and whether that may do harm. A status that was wiped as a whole tells nothing; a
+/// recorded generation does, because it is stored after a memory and before any pod.
+async fn forgotten(context: &Context, job: &Job, footing: &Footing, local: &Local) -> Result<Forgotten, PassError> {
+    let is_shown = match &job.memory {
+        Remembered::Known(_) => return Ok(Forgotten::Nothing),
+        // Their memory is there, so they are held in any case; only a deletion does without.
+        Remembered::Newer(_) | Remembered::Unreadable(_) if !job.is_deleting() => return Ok(Forgotten::Nothing),
+        Remembered::Newer(_) | Remembered::Unreadable(_) => true,
+        Remembered::Nothing | Remembered::Damaged(_) => is_memory_lost(job),
+    };
+    if !is_shown && local.is_new && footing.accepted.is_none() {
+        return Ok(Forgotten::Nothing);
+    }
     let maps = context.cluster.config_maps(&job.id).await?;
-    let own = maps.iter().filter(|map| job.id.owns(&map.metadata));
+    let own: Vec<_> = maps.iter().filter(|map| job.id.owns(&map.metadata)).collect();
+    if !is_shown && own.is_empty() {
+        return Ok(Forgotten::Nothing);
+    }
     // One that cannot be read may have been begun.
-    let recorded: Option<Vec<Accepted>> = own.map(|map| accept::recorded(&job.id, map)).collect();
-    let harmless = recorded.is_some_and(|recorded| fencing::covers(&job.id, &accepted.spec, &recorded, &job.shown_generations()));
-    Ok(if harmless { Forgotten::Harmless } else { Forgotten::Perhaps })
+    let recorded: Option<Vec<Accepted>> = own.into_iter().map(|map| accept::recorded(&job.id, map)).collect();
+    let is_harmless = |recorded: &[Accepted]| match (&job.spec, &footing.accepted) {
+        (Ok(spec), _) if job.is_deleting() => fencing::covers_the_end(&job.id, spec, recorded, &job.shown_generations()),
+        (_, Some(accepted)) if !job.is_deleting() => fencing::covers(&job.id, &accepted.spec, recorded, &job.shown_generations()),
+        _ => false,
+    };
+    Ok(if recorded.is_some_and(|recorded| is_harmless(&recorded)) { Forgotten::Harmless } else { Forgotten::Perhaps })
 }
 
 /// Whether the API server keeps a memory now, with all that is in it.
@@ -218,6 +240,17 @@ pub async fn keep(context: &Context, job: &Job, hold: &Hold, now: Timestamp) -> 
     }))
 }
 
+/// The same for a job that is being deleted: what is known of it is stopped, and it stays until somebody vouches for the rest.
+pub async fn keep_from_leaving(context: &Context, job: &Job, hold: &Hold, local: &mut Local, now: Timestamp) -> Result<Next, PassError> {
+    if !job.is_paused() {
+        leave::stop(context, job).await?;
+    }
+    if is_memory_missing(job, false) && !is_kept(context, job).await? {
+        return Ok(tell_apart(context, job, hold, local, now));
+    }
+    keep(context, job, hold, now).await
+}
+
 /// The same where the memory was dropped from a write: this process keeps it until it can be stored.
 pub async fn keep_aside(
     context: &Context,
@@ -230,14 +263,15 @@ pub async fn keep_aside(
     let stored = record(context, job, hold, now).await?;
     let metadata = stored.map_or_else(|| job.object.metadata.clone(), |stored| stored.object.metadata);
     local.unkept = Some(Unkept { version: metadata.resource_version, memory });
-    local.unkept_reported = true;
+    local.told_apart_at = Some(now);
     Ok(Next::Within(ASK_AGAIN))
 }
 
-/// Tells that a job is held beside its status, which is left alone.
+/// Tells that a job is held beside its status, which is left alone: in the metrics, and in an event as long as it lasts.
 pub fn tell_apart(context: &Context, job: &Job, hold: &Hold, local: &mut Local, now: Timestamp) -> Next {
     let (_, event) = show(context, job, hold, now);
-    if !std::mem::replace(&mut local.unkept_reported, true) {
+    if local.told_apart_at.is_none_or(|at| at > now || elapsed(at, now) >= TELL_AGAIN) {
+        local.told_apart_at = Some(now);
         publish(context, job, event);
     }
     Next::Within(ASK_AGAIN)
@@ -301,6 +335,8 @@ fn shows(job: &Job, reason: Reason) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::{Value, json};
     use weir_crds::resource::StreamingJobSpec;
 
@@ -336,6 +372,7 @@ mod tests {
             (&lost, Found::MemoryNotKept, Some("StatusNotKept")),
             (&newer, Found::Stored, Some("StatusTooNew")),
             (&newer, on(&standing, Forgotten::Nothing), Some("StatusTooNew")),
+            (&newer, on(&standing, Forgotten::Perhaps), Some("StatusTooNew")),
             (&known, on(&nothing, Forgotten::Nothing), Some("GenerationLost")),
             (&known, on(&standing, Forgotten::Nothing), None),
             (&resting, on(&nothing, Forgotten::Nothing), None),
@@ -348,9 +385,18 @@ mod tests {
         ];
         for (status, found, expected) in rows {
             assert_eq!(held_by(status, found), expected, "{status} {found:?}");
-            let going = job(status, "", json!("2026-11-30T12:00:00Z"));
+            let mut going = job(status, "", json!("2026-11-30T12:00:00Z"));
             let ends = reason(&going, found).map(|hold| hold.reason().as_str());
-            assert_eq!(ends, expected.filter(|reason| *reason == "InternalError"), "a deletion needs no memory: {status} {found:?}");
+            let waits = matches!(found, Found::Panic(_) | Found::Footing(_, Forgotten::Perhaps));
+            assert_eq!(
+                ends,
+                expected.filter(|_| waits),
+                "a deletion needs no memory, but waits for what may be forgotten: {status} {found:?}"
+            );
+            let skips = BTreeMap::from([(annotations::SKIP_GRACEFUL_STOP.to_owned(), "true".to_owned())]);
+            going.object.metadata.annotations = Some(skips);
+            let ends = reason(&going, found).map(|hold| hold.reason().as_str());
+            assert_eq!(ends, expected.filter(|reason| *reason == "InternalError"), "its owner does not wait: {status} {found:?}");
         }
         // Only the epoch of this very status is a human's word for it, only for the memory, and only once it was asked for.
         for (status, asked) in [(&lost, "MemoryLost"), (&damaged, "MemoryLost"), (&newer, "StatusTooNew")] {
@@ -400,9 +446,8 @@ mod tests {
         ] {
             assert_eq!(is_memory_lost(&job(&status, "", Value::Null)), lost, "{status}");
         }
-        // What is known of a job that goes is waited for, though it may not be all.
         let little = json!({"epoch": 3, "memory": {"version": 1, "epoch": 2}});
-        assert!(!is_memory_lost(&job(&little, "", json!("2026-11-30T12:00:00Z"))));
+        assert!(is_memory_lost(&job(&little, "", json!("2026-11-30T12:00:00Z"))), "a deletion mends nothing");
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //! of others stay. Checkpoints are never deleted.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use weir_supervisor::Memory;
 
 use super::{Footing, Next, PassError};
+use crate::apply;
 use crate::cluster::{CallError, Grace};
 use crate::context::Context;
 use crate::job::Job;
@@ -39,6 +41,17 @@ pub async fn leave(context: &Context, job: &Job, look: &Look) -> Result<Next, Pa
     }
     remove_generations(context, job).await?;
     remove_finalizer(context, job).await
+}
+
+/// Asks the pods of a job to stop, each once.
+pub async fn stop(context: &Context, job: &Job) -> Result<(), PassError> {
+    let limit = job.spec.as_ref().map_or(Duration::ZERO, |spec| spec.stop_timeout.as_duration());
+    for pod in context.cluster.pods(&job.id).await? {
+        if job.id.owns(&pod.metadata) && pod.metadata.deletion_timestamp.is_none() {
+            context.cluster.delete_pod(&pod, apply::grace(limit)).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn remove_generations(context: &Context, job: &Job) -> Result<(), PassError> {
@@ -78,9 +91,13 @@ async fn remove_finalizer(context: &Context, job: &Job) -> Result<Next, PassErro
 /// Whether a generation may not be needed any more. Not asked for between a run's end and the next one's start, which
 /// would wait for the list: the next run's being ready asks for it.
 pub fn may_prune(before: &Memory, after: &Memory) -> bool {
+    if !after.strangers.is_empty() {
+        // Nobody remembers which generation they are of, and whether they are fenced is told by its record.
+        return false;
+    }
     let is_ready = |memory: &Memory| memory.run.as_ref().is_some_and(|run| run.ready_since.is_some());
     let rests = after.last_run != before.last_run && after.next_start.is_none();
-    after.spec != before.spec || rests || (is_ready(after) && !is_ready(before))
+    after.spec != before.spec || rests || (is_ready(after) && !is_ready(before)) || !before.strangers.is_empty()
 }
 
 /// Deletes generations that no run can need any more.
@@ -109,5 +126,29 @@ fn tolerate(result: Result<(), CallError>) -> Result<(), PassError> {
             Ok(())
         }
         other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn no_generation_goes_while_somebody_is_waited_for_of_whom_it_may_tell() {
+        let memory = |strangers: Value, spec: Value| -> Memory {
+            Memory::from_json(&json!({"version": 1, "epoch": 3, "strangers": strangers, "spec": spec}).to_string()).unwrap()
+        };
+        let stranger = json!({"t": {"epoch": 2}});
+        let edited = json!({"generation": 2, "runHash": "r", "tasks": {}});
+        for (before, after, prunes) in [
+            (memory(json!({}), Value::Null), memory(json!({}), Value::Null), false),
+            (memory(json!({}), Value::Null), memory(json!({}), edited.clone()), true),
+            (memory(json!({}), Value::Null), memory(stranger.clone(), edited.clone()), false),
+            (memory(stranger.clone(), edited.clone()), memory(stranger.clone(), edited.clone()), false),
+            (memory(stranger, edited.clone()), memory(json!({}), edited), true),
+        ] {
+            assert_eq!(may_prune(&before, &after), prunes, "{before:?} {after:?}");
+        }
     }
 }

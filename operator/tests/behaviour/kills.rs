@@ -117,6 +117,10 @@ impl Chain {
         let retries = if self.sequence == Sequence::RunRestart { 0 } else { 100 };
         wanted["spec"]["taskRetry"] = json!({"maxRetries": retries, "initialDelay": "50ms", "maxDelay": "50ms"});
         wanted["spec"]["suspend"] = json!(self.sequence == Sequence::Resume);
+        if self.sequence == Sequence::Start {
+            // Nothing was ever begun, so no fence is needed to go on.
+            wanted["spec"]["tasks"][0]["queries"][0]["sink"] = json!({"format": "console"});
+        }
         wanted
     }
 

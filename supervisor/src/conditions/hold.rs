@@ -132,7 +132,10 @@ const EARLY: &str = "which was there before and so is no answer to this";
 
 fn way_out(epoch: u64, early: bool) -> String {
     let verb = if early { format!("remove that annotation, {EARLY}, and then annotate") } else { "annotate".to_owned() };
-    format!("{verb} weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, above every epoch that can be found")
+    format!(
+        "{verb} weir.dev/discard-memory: \"{epoch}\" to go on without counters and timers, above every epoch that can be found; a deletion \
+         stops the pods and waits for that word too, or for weir.dev/skip-graceful-stop: \"true\""
+    )
 }
 
 /// The conditions of a job that is held, and the warning where that is new.

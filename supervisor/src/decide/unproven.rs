@@ -121,7 +121,9 @@ pub(super) fn observe_strangers(pass: &mut Pass<'_>) {
     let present: BTreeSet<u64> = instances(pass.observed).map(|(_, instance)| instance.epoch).collect();
     pass.memory.given_up.retain(|epoch| present.contains(epoch));
     let begun: BTreeSet<u64> = pass.memory.run.iter().flat_map(|run| run.tasks.values()).filter_map(|task| task.epoch).collect();
-    pass.memory.fences.retain(|epoch, _| present.contains(epoch) || begun.contains(epoch));
+    // Something else may have the place of a stranger, which is waited for all the same.
+    let awaited: BTreeSet<u64> = pass.memory.strangers.values().map(|stranger| stranger.epoch).collect();
+    pass.memory.fences.retain(|epoch, _| [&present, &begun, &awaited].iter().any(|known| known.contains(epoch)));
     for (name, instance) in instances(pass.observed) {
         if let Some(because) = given_up(pass, name, instance).filter(|_| !is_owned(pass, name, instance)) {
             tell(pass, name, instance, because);
