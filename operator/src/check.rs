@@ -1,13 +1,13 @@
-//! The semantic check of a manifest: `weir check --sealed --output json -` as a child process.
+//! The semantic check of a manifest: `weir check --sealed` as a child process.
 //!
 //! SQL and option values are compiled by the engine's own code, which the
 //! operator does not link, and whose memory and time a manifest can drive up.
 //! So a bounded number runs at once, cheap ones first, each within limits and
-//! killed with its group on timeout; one that outlives this process ends with its
-//! processor time, or with the container whose first process this is. It reads the manifest from its standard input, so nothing is left on a disk. Only the
-//! program's own verdict (exit 20 with its findings) rejects a manifest; whatever
-//! else happens says nothing about it. Those that are known to use up their
-//! limits have one place of their own, beside all others.
+//! killed with its group on timeout, and by the kernel when this process ends. It
+//! reads the manifest from its standard input, so nothing is left on a disk. Only
+//! the program's own verdict (exit 20 with its findings) rejects a manifest;
+//! whatever else happens says nothing about it. Those that are known to use up
+//! their limits have one place of their own, beside all others.
 //!
 //! The memory limit is `RLIMIT_DATA`, private writable memory. `RLIMIT_AS` also
 //! counts address space that allocators reserve and never touch, so it is four
@@ -26,6 +26,7 @@ use weir_supervisor::text::{MESSAGE_BYTES, cut};
 
 use child::Ended;
 
+use crate::budget;
 use crate::turns::Turns;
 
 /// Limits of one check.
@@ -41,7 +42,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(30), memory: 1 << 30, output: 1 << 20 }
+        Self { timeout: Duration::from_secs(30), memory: budget::CHECK, output: 1 << 20 }
     }
 }
 
@@ -92,7 +93,7 @@ pub struct Checker {
 impl Checker {
     /// With the program `weir`; that many checks at once, at least one, and one more in the lane of the costly.
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
-        Self { program, limits, common: Turns::new(at_once), costly: Turns::new(1) }
+        Self { program, limits, common: Turns::new(at_once), costly: Turns::new(budget::COSTLY_CHECKS.into()) }
     }
 
     /// Checks a StreamingJob document. Dropping the future kills the check.

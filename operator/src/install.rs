@@ -20,6 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
 
+use crate::budget;
 use crate::build::{empty_dir, field_variable, restricted_container, restricted_pod, variable};
 use crate::rbac::{self, Installation, NAME, Rights, Scope, SecretAccess, metadata};
 
@@ -196,12 +197,13 @@ fn probe(path: &str) -> Probe {
     Probe { http_get: Some(http), timeout_seconds: Some(5), ..Probe::default() }
 }
 
-/// The limit holds the operator's caches and a few checks of manifests beside them.
+/// The operator is always there, checks of manifests come and go.
 fn resources() -> ResourceRequirements {
-    let quantity = |resource: &str, value: &str| (resource.to_owned(), Quantity(value.to_owned()));
+    let quantity = |resource: &str, value: String| (resource.to_owned(), Quantity(value));
+    let memory = |bytes: u64| quantity("memory", budget::quantity(bytes));
     ResourceRequirements {
-        requests: Some([quantity("cpu", "50m"), quantity("memory", "128Mi")].into()),
-        limits: Some([quantity("memory", "768Mi")].into()),
+        requests: Some([quantity("cpu", "50m".to_owned()), memory(budget::OWN)].into()),
+        limits: Some([memory(budget::container(budget::CHECKS))].into()),
         claims: None,
     }
 }
@@ -277,6 +279,21 @@ mod tests {
         let deployment = deployment(&options(Scope::Cluster, SecretAccess::None));
         let spec = deployment.spec.unwrap().template.spec.unwrap();
         assert_eq!(crate::build::restricted_violations(&spec), Vec::<String>::new());
+    }
+
+    #[test]
+    fn checks_that_use_up_their_limits_leave_the_operator_what_it_needs() {
+        let deployment = deployment(&options(Scope::Cluster, SecretAccess::None));
+        let container = deployment.spec.unwrap().template.spec.unwrap().containers.remove(0);
+        assert!(container.args.unwrap().iter().all(|argument| !argument.contains("checks-at-once")), "the default holds");
+        let common = crate::settings::Settings::new("a/b", Scope::Cluster, "weir").checks_at_once;
+        let checks = u64::try_from(common).unwrap() + u64::from(budget::COSTLY_CHECKS);
+        let resources = container.resources.unwrap();
+        let bytes = |list: Option<BTreeMap<String, Quantity>>| -> u64 {
+            list.unwrap()["memory"].0.strip_suffix("Mi").unwrap().parse::<u64>().unwrap() << 20
+        };
+        let (request, limit) = (bytes(resources.requests), bytes(resources.limits));
+        assert!(limit >= request + checks * crate::check::Limits::default().memory, "{limit} bytes for {checks} checks");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 pub mod accept;
 pub mod apply;
 pub mod authority;
+pub mod budget;
 pub mod build;
 pub mod check;
 pub mod checks;

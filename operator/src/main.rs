@@ -22,9 +22,9 @@ use weir_operator::lease::{Durations, Identity, KubeLease, LeaseHolder};
 use weir_operator::metrics::Metrics;
 use weir_operator::operator::{self, Services};
 use weir_operator::rbac::{Installation, LEASE, Scope, SecretAccess};
-use weir_operator::settings::{self, Settings};
+use weir_operator::settings::Settings;
 use weir_operator::telemetry::{self, LogFormat};
-use weir_operator::{key, schema, values};
+use weir_operator::{budget, key, schema, values};
 
 /// Keeps StreamingJobs running: the controller, and what is needed to install it.
 #[derive(Debug, Parser)]
@@ -101,9 +101,9 @@ struct RunArguments {
     /// The program that checks manifests.
     #[arg(long, env = "WEIR_CHECKER", default_value = "weir", value_name = "FILE")]
     checker: PathBuf,
-    /// Checks of manifests that run at once [default: one per core, 2 to 8].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
-    checks_at_once: Option<u16>,
+    /// Checks of manifests that run at once. The memory limit of the container has to hold them.
+    #[arg(long, default_value_t = budget::CHECKS, value_parser = clap::value_parser!(u16).range(1..=256))]
+    checks_at_once: u16,
     /// Act without an election: for a single process.
     #[arg(long)]
     no_leader_election: bool,
@@ -168,7 +168,7 @@ async fn serve(arguments: RunArguments) -> anyhow::Result<()> {
     let settings = Settings {
         secrets: secrets(arguments.watch_secrets),
         checker: arguments.checker,
-        checks_at_once: arguments.checks_at_once.map_or_else(settings::checks_at_once, usize::from),
+        checks_at_once: arguments.checks_at_once.into(),
         poll_interval: arguments.poll_interval,
         progress_interval: arguments.progress_interval,
         concurrency: arguments.concurrency,

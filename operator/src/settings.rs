@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::budget;
 use crate::rbac::{Scope, SecretAccess};
 
 /// The settings of an installation.
@@ -36,11 +37,6 @@ pub struct Settings {
     pub call_timeout: Duration,
 }
 
-/// One check per core, at least 2; at most 8, because the memory of an operator does not grow with its machine.
-pub fn checks_at_once() -> usize {
-    std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 8)
-}
-
 impl Settings {
     /// The defaults of an installation.
     pub fn new(installation: impl Into<String>, scope: Scope, image: impl Into<String>) -> Settings {
@@ -50,7 +46,7 @@ impl Settings {
             image: image.into(),
             secrets: SecretAccess::None,
             checker: PathBuf::from("weir"),
-            checks_at_once: checks_at_once(),
+            checks_at_once: budget::CHECKS.into(),
             poll_interval: Duration::from_secs(10),
             progress_interval: Duration::from_secs(30),
             reference_interval: Duration::from_secs(30),
