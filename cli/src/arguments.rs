@@ -111,6 +111,9 @@ pub struct CheckArguments {
     /// Judge the manifest alone: open no file and no store that it names. What depends on them is left to the task.
     #[arg(long)]
     pub sealed: bool,
+    /// End when the process with this id is not the parent any more.
+    #[arg(long, value_name = "PID")]
+    pub die_with: Option<i32>,
 }
 
 /// Arguments of `weir task`.

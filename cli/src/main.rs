@@ -10,6 +10,7 @@ mod local;
 mod manifests;
 mod outcome;
 mod output;
+mod parent;
 mod signals;
 mod terminal;
 

@@ -1,7 +1,12 @@
 //! The local runner: tasks retried by themselves, published delays, locks,
 //! edits, secrets, signals.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+
 use chrono::{DateTime, Utc};
+use rustix::fs::OFlags;
 use serde_json::Value;
 use weir_testkit::process::{Guarded, is_alive, kill_by_id};
 use weir_testkit::wait::eventually;
@@ -132,6 +137,30 @@ fn runner_tasks_die_with_it() {
     let pid: u32 = steady["pod"].as_str().unwrap().parse().unwrap();
     runner.kill_hard().unwrap();
     eventually("the task is gone", DEADLINE, || (!is_alive(pid)).then_some(())).unwrap();
+}
+
+#[test]
+fn a_check_that_is_bound_to_its_parent_ends_with_it() {
+    let place = Place::new("bound");
+    let weir = weir();
+    let mut command = Command::new("sh");
+    let script = r#"mkfifo held; "$0" check --sealed --die-with $$ held & echo $!; wait"#;
+    command.current_dir(place.path()).args(["-c", script]).arg(weir.get_program());
+    let parent = Guarded::spawn("parent", command).unwrap();
+    let pid: u32 = parent.stdout.wait_for("its process id", DEADLINE, |line| !line.is_empty()).unwrap().parse().unwrap();
+    // It reads once it is bound; who writes finds nobody before.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
+    let writer = || OpenOptions::new().write(true).custom_flags(flags).open(place.path().join("held")).ok();
+    let held = eventually("it reads", DEADLINE, writer).unwrap();
+    parent.kill_hard().unwrap();
+    eventually("the check is gone", DEADLINE, || (!is_alive(pid)).then_some(())).unwrap();
+    drop(held);
+    // One whose parent was gone before it could bind itself begins nothing.
+    let mut command = weir;
+    command.current_dir(place.path()).args(["check", "--sealed", "--die-with", &pid.to_string(), "held"]);
+    let late = crate::support::finish("late", command);
+    late.assert_code(10);
+    assert!(late.stderr.contains(&format!("the process with id {pid}")), "{}", late.stderr);
 }
 
 #[test]

@@ -62,6 +62,9 @@ const OF_AN_EMPTY_WORLD: [&str; 3] = ["PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Ended {
+    if let Some(parent) = arguments.die_with {
+        crate::parent::die_with(parent)?;
+    }
     let sight = if arguments.sealed { Sight::Sealed } else { Sight::Open };
     let files = Files::open(&arguments.files)?;
     let (manifests, mut problems) = Manifests::read(&files, &arguments.parameters);

@@ -54,7 +54,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime> {
 /// Runs the attempt; the exit code is the report's.
 pub fn run(arguments: TaskArguments) -> Ended {
     if let Some(parent) = arguments.die_with {
-        die_with(parent)?;
+        crate::parent::die_with(parent)?;
     }
     let report = match prepare(&arguments) {
         Ok(prepared) => {
@@ -74,18 +74,6 @@ pub fn run(arguments: TaskArguments) -> Ended {
 fn not_started(error: &Error, epoch: u64) -> ExitReport {
     tracing::error!(%error, "the task could not start");
     failed(error, epoch)
-}
-
-/// Has the kernel kill this process when its parent ends, and ends it now when
-/// the parent is gone already.
-fn die_with(parent: i32) -> Result<()> {
-    let failed = |e| Error::retryable("PARENT_DEATH_SIGNAL", "could not bind the task to its parent").with_source(e);
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(failed)?;
-    let actual = rustix::process::getppid().map(rustix::process::Pid::as_raw_nonzero).map(|pid| pid.get());
-    if actual == Some(parent) {
-        return Ok(());
-    }
-    Err(Error::retryable("PARENT_GONE", format!("the runner with process id {parent} is gone; its task does not start")))
 }
 
 /// What an attempt runs with.

@@ -39,7 +39,7 @@ impl Drop for Group {
     }
 }
 
-/// Runs `PROGRAM check --sealed --output json -` on a document. Its writer may not see what the operator may, and the findings are shown to
+/// Runs `PROGRAM check --sealed --die-with PID --output json -` on a document. Its writer may not see what the operator may, and the findings are shown to
 /// them, so the child opens nothing that the document names and has none of the operator's variables.
 pub(super) async fn run(program: &Path, document: &str, limits: &Limits) -> io::Result<Ended> {
     let mut child = start(program, limits)?;
@@ -55,7 +55,8 @@ pub(super) async fn run(program: &Path, document: &str, limits: &Limits) -> io::
 
 fn start(program: &Path, limits: &Limits) -> io::Result<Child> {
     let mut command = Command::new(program);
-    command.args(["check", "--sealed", "--output", "json", "-"]);
+    // Also an operator that is killed leaves no check behind; the runtime's threads, which start them, last as long as it does.
+    command.args(["check", "--sealed", "--die-with", &std::process::id().to_string(), "--output", "json", "-"]);
     command.env_clear().envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
     let mut child = command.spawn()?;
@@ -67,7 +68,7 @@ fn start(program: &Path, limits: &Limits) -> io::Result<Child> {
 }
 
 /// The child waits for its document meanwhile, so what it does with it is within the limits. They are not set between fork and exec: a fork
-/// copies the page tables of an operator that holds thousands of jobs. Processor time is what ends a child whose operator was killed.
+/// copies the page tables of an operator that holds thousands of jobs.
 fn limit(child: &Child, limits: &Limits) -> io::Result<()> {
     let Some(pid) = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) else { return Ok(()) };
     let at_most = |amount: u64| Rlimit { current: Some(amount), maximum: Some(amount) };

@@ -77,7 +77,7 @@ async fn a_clean_manifest_is_accepted_with_its_warnings() {
 echo '[{"file":"f","line":1,"column":2,"severity":"warning","rule":"r","path":"spec.conf","message":"Not known."}]'"#,
     );
     assert_eq!(script.verdict().await, Verdict::Accepted { warnings: vec!["spec.conf: Not known.".to_owned()] });
-    assert_eq!(script.read("arguments"), "check --sealed --output json -\n");
+    assert_eq!(script.read("arguments"), format!("check --sealed --die-with {} --output json -\n", std::process::id()));
     assert_eq!(script.read("document"), r#"{"kind":"StreamingJob"}"#);
 }
 
