@@ -1,6 +1,6 @@
 //! M6: a job to which nothing happens is written and read no more than its interval allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -64,9 +64,17 @@ async fn m6_two_hundred_steady_jobs_cause_no_write_but_paced_progress() {
         join_all(some.iter().map(|job| world.apply(job))).await;
     }
     join_all(names.iter().map(|(name, ready)| world.until(name, ready, |job| condition(job, "Ready")["reason"] == **ready))).await;
-    // What the last flips cause (an event, a pruned generation, the first progress) is over once each job was looked at again.
+    // What the last flips cause (an event, a pruned generation) is over once each job was looked at again, and the first progress once
+    // each that streams was written again.
     world.until_run_of_passes(&operator).await;
-    tokio::time::sleep(PROGRESS).await;
+    let streaming = kinds()[0].1;
+    let mut begin = None;
+    let all_written = |versions: &[Value]| {
+        let begin = *begin.get_or_insert(versions.len());
+        let names: BTreeSet<_> = versions[begin..].iter().filter_map(|job| job["metadata"]["name"].as_str()).collect();
+        (names.iter().filter(|name| name.starts_with("streaming-")).count() == streaming).then_some(())
+    };
+    world.recorder.wait_for("progress of each job that streams", all_written).await.unwrap();
     let (mark, calls_before) = (world.plane.audit_mark().unwrap(), operator.faults.calls().len());
     tokio::time::sleep(WATCHED).await;
     let (writes, calls) = (world.plane.writes_since(mark).await.unwrap(), operator.faults.calls().split_off(calls_before));

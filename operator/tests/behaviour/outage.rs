@@ -21,8 +21,8 @@ use weir_testcluster::wait::eventually;
 
 use crate::world::{PATIENCE, Running, World, condition, job};
 
-/// How long what refuses goes on refusing.
-const A_WHILE: Duration = Duration::from_millis(500);
+/// Calls in a second that no loop with pauses makes.
+const BUSY: f64 = 120.0;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn m15_refusals_of_every_kind_touch_no_process() {
@@ -33,11 +33,24 @@ async fn m15_refusals_of_every_kind_touch_no_process() {
     for code in [403, 404, 409, 410, 422, 429, 500, 503] {
         let calls = operator.faults.calls().len();
         let rule = operator.faults.add(Matcher::any(), Times::Always, Effect::Answer(Refusal::code(code)));
+        let began = Instant::now();
+        let since = |calls: usize| operator.faults.calls().len() - calls;
+        let made = async |what: &str, from: usize, times: usize| {
+            let ask = || async {
+                anyhow::ensure!(since(from) >= times, "{} calls", since(from));
+                Ok(())
+            };
+            eventually(what, PATIENCE, ask).await.unwrap();
+        };
         world.annotate("j", "test/touched", &code.to_string()).await;
-        tokio::time::sleep(A_WHILE).await;
+        made("a call that is refused", calls, 1).await;
         operator.faults.remove(rule);
-        let during = operator.faults.calls().len() - calls;
-        assert!(during < 60, "{code}: {during} calls in half a second");
+        let refused = operator.faults.calls().len();
+        // One that was told that the job is gone has no reason to ask again by itself.
+        world.annotate("j", "test/touched", &format!("after {code}")).await;
+        made("a pass that is not refused", refused, 2).await;
+        let (during, took) = (since(calls), began.elapsed());
+        assert!((during as f64) < BUSY * took.as_secs_f64().max(0.25), "{code}: {during} calls within {took:?}");
     }
     world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
     world.until("j", "in run 2", |job| job["status"]["run"]["number"] == 2 && job["status"]["run"]["readyAt"].is_string()).await;
