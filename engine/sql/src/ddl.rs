@@ -211,6 +211,10 @@ impl<'a> Parser<'a> {
             "DECIMAL" | "DEC" | "NUMERIC" => self.decimal(at)?,
             "STRING" | "TEXT" => {
                 if self.keyword("COLLATE") {
+                    match self.peek() {
+                        Some(Token::Word(name) | Token::Quoted(name)) => check_collation(name)?,
+                        _ => return Err(self.unexpected("the name of a collation is expected")),
+                    }
                     self.next += 1;
                 }
                 DataType::Utf8
@@ -259,6 +263,7 @@ impl<'a> Parser<'a> {
                 self.close_angle()?;
                 DataType::Struct(fields.into())
             }
+            "VARIANT" => return Err(no_variant("the type VARIANT")),
             _ => {
                 self.next = at;
                 return Err(Error::config(
@@ -326,6 +331,29 @@ impl<'a> Parser<'a> {
         }
         Ok(data_type)
     }
+}
+
+/// Refuses what needs VARIANT, which Weir does not have.
+pub(crate) fn no_variant(what: &str) -> Error {
+    Error::config(
+        "UNSUPPORTED_DATATYPE",
+        format!(
+            "{what} is not supported, as Weir has no VARIANT; keep the JSON as STRING and read it with from_json(text, 'a INT, b STRING') \
+             or get_json_object(text, '$.a')"
+        ),
+    )
+}
+
+/// Refuses collations other than the one by which strings are compared byte by byte.
+pub(crate) fn check_collation(name: &str) -> Result<(), Error> {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    if last.eq_ignore_ascii_case("UTF8_BINARY") {
+        return Ok(());
+    }
+    Err(Error::config(
+        "WEIR_UNSUPPORTED_COLLATION",
+        format!("the collation {name} is not supported, only UTF8_BINARY is; compare lower(..) or upper(..) of both sides"),
+    ))
 }
 
 fn syntax(ddl: &str, at: usize, wanted: &str) -> Error {

@@ -247,7 +247,7 @@ fn shown(name: &str, args: &[crate::analyzer::Typed]) -> Option<String> {
 }
 
 /// The value of an expression without columns, if it has one.
-fn constant(expr: &datafusion::logical_expr::Expr) -> Option<ScalarValue> {
+pub(crate) fn constant(expr: &datafusion::logical_expr::Expr) -> Option<ScalarValue> {
     use datafusion::common::DFSchema;
     use datafusion::logical_expr::Expr;
     use datafusion::logical_expr::execution_props::ExecutionProps;

@@ -312,6 +312,17 @@ async fn a_failing_row_is_retryable() {
     assert_eq!(error.class(), weir_core::ErrorClass::Retryable);
 }
 
+/// What is written to Kafka: all columns of a record as one text.
+#[tokio::test]
+async fn a_record_is_written_as_one_json_text() {
+    let query = compiled("SELECT upper(k) AS u, concat(u, '!') AS key, to_json(struct(*)) AS value FROM events WHERE v > 0");
+    let mut lane = query.lane().unwrap();
+    lane.begin_batch(0).await.unwrap();
+    let rows = run(&mut lane, slice(&query, &[("a", 1), ("b", 0)])).await;
+    let value = r#"{\"k\":\"a\",\"unused\":\"x\",\"v\":1,\"ts\":\"1970-01-01T00:00:00.000Z\"}"#;
+    assert_eq!(rows, [format!(r#"{{"u":"A","key":"A!","value":"{value}"}}"#)]);
+}
+
 /// As Spark's metadata columns: named or not there.
 #[test]
 fn hidden_columns_are_found_by_name_only() {

@@ -5,6 +5,7 @@
 //! that group's column, and what is then left of the input is an error.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -13,12 +14,13 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr, SortExpr};
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, NullTreatment,
+    DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, NullTreatment, Query, Visit, Visitor,
 };
 use weir_core::Error;
 
 use super::expr::Cx;
 use super::orderable::{check_order, contains_map};
+use super::star::{Star, table_columns};
 use super::{Analyzer, Finding, Result, Scope, Typed, coerce, names};
 use crate::parser::wrong;
 use crate::types::{list_of, quoted_type};
@@ -33,6 +35,20 @@ pub struct AggregateCall {
     pub name: String,
     /// The call.
     pub expr: Expr,
+}
+
+/// A call in the engine's terms, before it is known what it is computed over.
+pub(super) struct Call {
+    /// The engine's function.
+    pub function: Arc<AggregateUDF>,
+    /// Its arguments.
+    pub args: Vec<Expr>,
+    /// Whether equal arguments count once.
+    pub distinct: bool,
+    /// The rows that count.
+    pub filter: Option<Expr>,
+    /// The order that the function sees its rows in.
+    pub order_by: Vec<SortExpr>,
 }
 
 /// The aggregate functions, by Spark's names.
@@ -69,6 +85,11 @@ pub const NAMES: &[&str] = &[
     "covar_pop",
     "covar_samp",
     "median",
+    "listagg",
+    "string_agg",
+    "percentile",
+    "percentile_approx",
+    "approx_percentile",
     "try_sum",
     "try_avg",
     "max_by",
@@ -81,13 +102,19 @@ pub const NAMES: &[&str] = &[
 /// Those that give one of the values, and may be told to leave nulls out.
 const ONE_OF_ALL: &[&str] = &["first", "first_value", "any_value", "last", "last_value"];
 
+/// Those that keep every value.
+const BY_RANK: &[&str] = &["percentile", "percentile_approx", "approx_percentile"];
+
 /// `first(x, true)` or `first(x) IGNORE NULLS`.
 fn ignores_nulls(name: &str, told: Option<&Typed>, treatment: Option<&NullTreatment>) -> Result<bool> {
     match told {
         None => Ok(treatment == Some(&NullTreatment::IgnoreNulls)),
         Some(told) => match told.value() {
             Some(ScalarValue::Boolean(Some(ignores))) => Ok(*ignores),
-            _ => Err(crate::functions::args::wrong_type(name, told, "true or false, written out")),
+            _ => Err(Error::config(
+                "_LEGACY_ERROR_TEMP_1210",
+                format!("the second argument of {name} should be a boolean literal, but is \"{}\"; write true or false", told.name),
+            )),
         },
     }
 }
@@ -112,19 +139,45 @@ impl Analyzer<'_> {
                 format!("the aggregate function {name} cannot be used in {}", cx.clause),
             ));
         };
-        let inner = Cx { scope: cx.scope, enclosing: None, aggregates: None, clause: "the arguments of an aggregate function" };
+        let inner = Cx::new(cx.scope, "the arguments of an aggregate function");
+        self.aggregate_of(name, function, &inner, |call| {
+            let Call { function, args, distinct, filter, order_by } = call;
+            if cx.clause == OBSERVATION && (!order_by.is_empty() || BY_RANK.contains(&name)) {
+                return Err(super::from::unsupported(&format!("{name} in an observation"), "observe max or min"));
+            }
+            let expr = Expr::AggregateFunction(AggregateFunction::new_udf(function, args, distinct, filter.map(Box::new), order_by, None));
+            let mut calls = calls.borrow_mut();
+            let column = match calls.iter().find(|c| c.expr == expr) {
+                Some(known) => known.name.clone(),
+                None => {
+                    let column = self.fresh("agg");
+                    calls.push(AggregateCall { name: column.clone(), expr });
+                    column
+                }
+            };
+            Ok(Expr::Column(Column::new_unqualified(column)))
+        })
+    }
+
+    /// Analyses a call; `computed` gives the column that stands for it.
+    pub(super) fn aggregate_of(
+        &self,
+        name: &str,
+        function: &Function,
+        inner: &Cx,
+        computed: impl FnOnce(Call) -> Result<Expr>,
+    ) -> Result<Typed> {
         let (mut args, mut distinct) = (Vec::new(), false);
         if let FunctionArguments::List(list) = &function.args {
             distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
             for arg in &list.args {
-                match arg {
-                    FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => args.push(self.expr(e, &inner)?),
-                    FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" => {
-                        args.push(Typed::literal(ScalarValue::Int64(Some(1)), "1"));
-                    }
-                    other => {
-                        return Err(wrong(&format!("unexpected `{other}` in {name}")));
-                    }
+                let FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) = arg else {
+                    return Err(wrong(&format!("unexpected `{arg}` in {name}")));
+                };
+                match Star::of_argument(e).transpose()? {
+                    Some(star) if name == "count" && list.args.len() == 1 => args.extend(self.counted(&star, distinct, inner)?),
+                    Some(star) => args.extend(self.star_of(&star, inner)?),
+                    None => args.push(self.expr(e, inner)?),
                 }
             }
         }
@@ -134,7 +187,7 @@ impl Analyzer<'_> {
         let shown = names::call(name, args.iter().map(|a| a.name.as_str()));
         let shown = if distinct { shown.replacen('(', "(DISTINCT ", 1) } else { shown };
         let filter = match &function.filter {
-            Some(filter) => Some(self.boolean(self.expr(filter, &inner)?)?),
+            Some(filter) => Some(self.boolean(self.expr(filter, inner)?)?),
             None => None,
         };
         let (least, most) = match name {
@@ -142,6 +195,8 @@ impl Analyzer<'_> {
             "corr" | "covar_pop" | "covar_samp" | "max_by" | "min_by" => (2, 2),
             "approx_count_distinct" => (1, 2),
             _ if ONE_OF_ALL.contains(&name) => (1, 2),
+            _ if BY_RANK.contains(&name) => (2, 3),
+            "listagg" | "string_agg" => (1, 2),
             _ => (1, 1),
         };
         crate::functions::args::count(name, &args, least, most)?;
@@ -159,6 +214,7 @@ impl Analyzer<'_> {
             }
         };
         let double = |this: &Self, arg: &Typed| this.cast(arg.clone(), &DataType::Float64);
+        let mut own = None;
         // DataFusion's function, its arguments, the type Spark gives the result.
         let (df, df_args, ty): (&str, Vec<Typed>, DataType) = match name {
             "count" if args.len() > 1 && distinct => {
@@ -211,9 +267,6 @@ impl Analyzer<'_> {
             "bool_or" | "some" | "any" => ("bool_or", vec![self.boolean(args[0].clone())?], DataType::Boolean),
             "max_by" | "min_by" => {
                 check_order(name, &shown, &args[1].ty)?;
-                if cx.clause == OBSERVATION {
-                    return Err(super::from::unsupported(&format!("{name} in an observation"), "observe max or min"));
-                }
                 ("first_value", vec![args[0].clone()], arg_ty)
             }
             "bit_and" | "bit_or" | "bit_xor" => {
@@ -221,6 +274,12 @@ impl Analyzer<'_> {
                     return Err(crate::functions::args::wrong_type(name, &args[0], "an integer"));
                 }
                 (name, vec![args[0].clone()], arg_ty)
+            }
+            "listagg" | "string_agg" => ("array_agg", vec![self.cast(args[0].clone(), &DataType::Utf8)?], list_of(DataType::Utf8)),
+            name if BY_RANK.contains(&name) => {
+                let (function, number, ty) = crate::functions::percentile::build(self, name, &args)?;
+                own = Some(function);
+                (name, vec![number], ty)
             }
             "median" => ("median", vec![double(self, &args[0])?], DataType::Float64),
             "corr" | "covar_pop" | "covar_samp" => (name, vec![double(self, &args[0])?, double(self, &args[1])?], DataType::Float64),
@@ -232,12 +291,16 @@ impl Analyzer<'_> {
         } else {
             df_args
         };
-        let function =
-            udaf(df).ok_or_else(|| Error::config("UNRESOLVED_ROUTINE", format!("there is no aggregate function {df}; use another")))?;
+        let within_group = &function.within_group;
+        let separator = args.get(1).cloned().unwrap_or_else(|| Typed::string(""));
+        let function = own
+            .or_else(|| udaf(df))
+            .ok_or_else(|| Error::config("UNRESOLVED_ROUTINE", format!("there is no aggregate function {df}; use another")))?;
         // Spark leaves nulls out of collected arrays.
         let collecting = matches!(name, "collect_list" | "array_agg" | "collect_set");
+        let joining = matches!(name, "listagg" | "string_agg");
         let needed: &[Typed] = match name {
-            _ if collecting || ignores_nulls => &args[..1],
+            _ if collecting || joining || ignores_nulls => &args[..1],
             "count" if args.len() > 1 => &args,
             "max_by" | "min_by" => &args[1..],
             _ => &[],
@@ -245,6 +308,13 @@ impl Analyzer<'_> {
         let not_null = needed.iter().map(|arg| Expr::IsNotNull(Box::new(arg.expr.clone()))).reduce(Expr::and);
         // The first value by the other argument, among the rows that have it.
         let order_by = match name {
+            _ if joining => {
+                let keys = within_group.iter();
+                keys.map(|key| self.sort_expr(self.expr(&key.expr, inner)?, key)).collect::<Result<_>>()?
+            }
+            _ if !within_group.is_empty() => {
+                return Err(super::from::unsupported(&format!("WITHIN GROUP beside {name}"), "use listagg, or percentile(value, share)"));
+            }
             "max_by" | "min_by" => vec![SortExpr::new(self.comparable(args[1].clone()).expr, name == "min_by", false)],
             _ => vec![],
         };
@@ -253,26 +323,14 @@ impl Analyzer<'_> {
             (a, b) => a.or(b),
         };
         let df_fields: Vec<FieldRef> = df_args.iter().map(|a| Arc::new(Field::new(&a.name, a.ty.clone(), true))).collect();
-        let expr = Expr::AggregateFunction(AggregateFunction::new_udf(
-            function.clone(),
-            df_args.into_iter().map(|a| a.expr).collect(),
-            distinct || name == "collect_set",
-            filter.map(Box::new),
-            order_by,
-            None,
-        ));
         let df_ty = function.return_field(&df_fields).map_err(crate::error::from_planning)?.data_type().clone();
-        let mut calls = calls.borrow_mut();
-        let column = match calls.iter().find(|c| c.expr == expr) {
-            Some(known) => known.name.clone(),
-            None => {
-                let column = self.fresh("agg");
-                calls.push(AggregateCall { name: column.clone(), expr });
-                column
-            }
-        };
-        let mut value = Typed::new(Expr::Column(Column::new_unqualified(column)), df_ty.clone(), shown);
-        if collecting {
+        let args = df_args.into_iter().map(|a| a.expr).collect();
+        let column = computed(Call { function, args, distinct: distinct || name == "collect_set", filter, order_by })?;
+        let mut value = Typed::new(column, df_ty.clone(), shown);
+        if joining {
+            let name = value.name.clone();
+            value = self.build_function("array_join", vec![value, separator])?.named(name);
+        } else if collecting {
             // Spark gives an empty array where DataFusion gives null.
             let result = ty.clone();
             value = Typed {
@@ -288,6 +346,22 @@ impl Analyzer<'_> {
             value = self.cast(value, &ty)?;
         }
         Ok(value)
+    }
+
+    /// What `count(*)`, `count(DISTINCT *)` or `count(d.*)` counts.
+    fn counted(&self, star: &Star, distinct: bool, cx: &Cx) -> Result<Vec<Typed>> {
+        if star.is_all() && !distinct {
+            return Ok(vec![Typed::literal(ScalarValue::Int64(Some(1)), "1")]);
+        }
+        if let Some(table) = star.qualifier.last()
+            && !table_columns(cx.scope, table).is_empty()
+        {
+            return Err(Error::config(
+                "INVALID_USAGE_OF_STAR_WITH_TABLE_IDENTIFIER_IN_COUNT",
+                format!("count({table}.*) is not allowed; use count(*), or name the columns as in count(col1, col2)"),
+            ));
+        }
+        self.star_of(star, cx)
     }
 
     /// Replaces the parts that are grouping expressions by their columns and
@@ -327,16 +401,39 @@ impl Analyzer<'_> {
 
 /// Whether a syntax tree calls an aggregate function.
 pub fn contains_aggregate(sql: &Sql) -> bool {
-    let mut found = false;
-    let _ = datafusion::sql::sqlparser::ast::visit_expressions(sql, |e| {
+    let mut calls = AggregateCalls { queries: 0, found: false };
+    let _ = sql.visit(&mut calls);
+    calls.found
+}
+
+/// Looks for aggregate calls; those of a subquery are its own.
+struct AggregateCalls {
+    queries: usize,
+    found: bool,
+}
+
+impl Visitor for AggregateCalls {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, e: &Sql) -> ControlFlow<()> {
         if let Sql::Function(f) = e
+            && self.queries == 0
             && f.over.is_none()
             && is_aggregate(&f.name.to_string().to_ascii_lowercase())
             && !matches!(&f.args, FunctionArguments::List(l) if l.args.iter().any(|a| matches!(a, FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) if super::lambda::as_lambda(e).is_some())))
         {
-            found = true;
+            self.found = true;
         }
-        std::ops::ControlFlow::<()>::Continue(())
-    });
-    found
+        ControlFlow::Continue(())
+    }
 }

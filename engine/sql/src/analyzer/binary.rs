@@ -2,6 +2,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, Operator, binary_expr};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr as Sql};
 use weir_core::Error;
@@ -9,26 +10,37 @@ use weir_core::Error;
 use super::expr::Cx;
 use super::{Analyzer, Result, Typed, coerce};
 use crate::parser::wrong;
+use crate::planned::constant;
 use crate::types::quoted_type;
 use crate::udf::Rows;
+
+/// Whether a comparison looks at its right side where the left one is NULL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BesideNull {
+    /// It does.
+    Looks,
+    /// It does not.
+    Stops,
+}
 
 impl Analyzer<'_> {
     /// `left op right`.
     pub(super) fn binary(&self, left: &Sql, op: &BinaryOperator, right: &Sql, cx: &Cx) -> Result<Typed> {
         let (l, r) = (self.expr(left, cx)?, self.expr(right, cx)?);
+        // The keys of a join are computed on either side by itself, in Spark too.
+        let joins = cx.clause == "JOIN" || cx.clause == "WHERE" && cx.scope.is_joined();
+        let beside_null = if joins { BesideNull::Looks } else { BesideNull::Stops };
+        let compare = |l, op, r, shown| self.compare_keys(l, op, r, shown, beside_null);
         match op {
             BinaryOperator::And => self.and(self.boolean(l)?, self.boolean(r)?),
             BinaryOperator::Or => self.or(self.boolean(l)?, self.boolean(r)?),
-            BinaryOperator::Eq => self.compare(l, Operator::Eq, r, "="),
-            BinaryOperator::NotEq => {
-                let equal = self.compare(l, Operator::Eq, r, "=")?;
-                Ok(super::case::negation(equal))
-            }
-            BinaryOperator::Lt => self.compare(l, Operator::Lt, r, "<"),
-            BinaryOperator::LtEq => self.compare(l, Operator::LtEq, r, "<="),
-            BinaryOperator::Gt => self.compare(l, Operator::Gt, r, ">"),
-            BinaryOperator::GtEq => self.compare(l, Operator::GtEq, r, ">="),
-            BinaryOperator::Spaceship => self.compare(l, Operator::IsNotDistinctFrom, r, "<=>"),
+            BinaryOperator::Eq => compare(l, Operator::Eq, r, "="),
+            BinaryOperator::NotEq => Ok(super::case::negation(compare(l, Operator::Eq, r, "=")?)),
+            BinaryOperator::Lt => compare(l, Operator::Lt, r, "<"),
+            BinaryOperator::LtEq => compare(l, Operator::LtEq, r, "<="),
+            BinaryOperator::Gt => compare(l, Operator::Gt, r, ">"),
+            BinaryOperator::GtEq => compare(l, Operator::GtEq, r, ">="),
+            BinaryOperator::Spaceship => compare(l, Operator::IsNotDistinctFrom, r, "<=>"),
             BinaryOperator::Plus => self.function_call("+", vec![l, r]),
             BinaryOperator::Minus => self.function_call("-", vec![l, r]),
             BinaryOperator::Multiply => self.function_call("*", vec![l, r]),
@@ -43,8 +55,13 @@ impl Analyzer<'_> {
         }
     }
 
-    /// A comparison of analysed values.
+    /// A comparison of analysed values, which does not look at a failing right side beside a NULL.
     pub fn compare(&self, l: Typed, op: Operator, r: Typed, shown: &str) -> Result<Typed> {
+        self.compare_keys(l, op, r, shown, BesideNull::Stops)
+    }
+
+    /// A comparison of analysed values.
+    pub(super) fn compare_keys(&self, l: Typed, op: Operator, r: Typed, shown: &str, beside_null: BesideNull) -> Result<Typed> {
         let name = format!("({} {shown} {})", l.name, r.name);
         let ty = coerce::for_comparison(&l.ty, &r.ty, self.conf.ansi).ok_or_else(|| {
             Error::config(
@@ -61,13 +78,33 @@ impl Analyzer<'_> {
             let value = ScalarValue::Boolean((op == Operator::IsNotDistinctFrom).then_some(true));
             return Ok(Typed::literal(value, name));
         }
+        if op != Operator::IsNotDistinctFrom && (l.is_null() || r.is_null()) {
+            return Ok(Typed::literal(ScalarValue::Boolean(None), name));
+        }
         let ty = comparable_type(ty);
         let (l, r) = (self.cast(l, &ty)?, self.cast(r, &ty)?);
+        let (first, second) = (l.clone(), r.clone());
         let fallible = l.fallible || r.fallible;
         let (l, r) = if needs_no_normalising(&l) || needs_no_normalising(&r) { (l, r) } else { (self.comparable(l), self.comparable(r)) };
         let mut typed = Typed::new(binary_expr(l.expr, op, r.expr), DataType::Boolean, name);
         typed.fallible = fallible;
-        Ok(typed)
+        match beside_null {
+            BesideNull::Stops if op != Operator::IsNotDistinctFrom => self.where_known(&first, &second, typed),
+            _ => Ok(typed),
+        }
+    }
+
+    /// `value` of an operator whose second side may fail: computed only where the side that Spark evaluates first is not NULL.
+    pub fn where_known(&self, first: &Typed, second: &Typed, value: Typed) -> Result<Typed> {
+        let may_fail = second.fallible && constant(&second.expr).is_none();
+        if !may_fail || first.value().is_some() || steps(&first.expr) > MOST_STEPS {
+            return Ok(value);
+        }
+        let known = Typed::new(Expr::IsNotNull(Box::new(first.expr.clone())), DataType::Boolean, "").failing_like([first]);
+        let (name, spark_type) = (value.name.clone(), value.spark_type.clone());
+        let mut guarded = self.branches(vec![known], vec![value])?.named(name).may_fail();
+        guarded.spark_type = spark_type;
+        Ok(guarded)
     }
 
     /// Floats with one zero and one NaN, so that total order is Spark's order.
@@ -88,6 +125,20 @@ impl Analyzer<'_> {
         crate::functions::build(self, name, args)
             .unwrap_or_else(|| Err(Error::config("UNRESOLVED_ROUTINE", format!("there is no operator `{name}`"))))
     }
+}
+
+/// The longest side that is looked at for a NULL before the other side is evaluated. It is evaluated twice then, so
+/// that a longer one would make long chains cost much; beside it the other side is evaluated on every row.
+const MOST_STEPS: usize = 8;
+
+/// The number of parts of an expression.
+fn steps(expr: &Expr) -> usize {
+    let mut count = 0;
+    let counted = expr.apply(|_| {
+        count += 1;
+        Ok(if count > MOST_STEPS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    if counted.is_ok() { count } else { usize::MAX }
 }
 
 /// What only fails has the type of NULL, which nothing can be compared in; any other serves.

@@ -17,9 +17,12 @@ use super::aggregate::AggregateCall;
 use super::binary::comparable_type;
 use super::case::negation;
 use super::coerce;
+use super::lateral::Laterals;
 use super::literal;
 use super::names;
 use super::scope::{Capture, Enclosing, Resolved, Scope};
+use super::star::{Star, misplaced};
+use super::window::Windows;
 use super::{Analyzer, Result, Typed};
 use crate::cast::allowed::{can_cast, may_fail};
 use crate::cast::{Cast, CastMode, cast_array};
@@ -30,6 +33,7 @@ use crate::udf::{Rows, SparkFn};
 use weir_decode::time::Zone;
 
 /// What an expression can see while it is analysed.
+#[derive(Clone, Copy)]
 pub struct Cx<'c> {
     /// The columns.
     pub scope: &'c Scope,
@@ -37,6 +41,10 @@ pub struct Cx<'c> {
     pub enclosing: Option<Enclosing<'c>>,
     /// Where aggregate calls go; `None` where they are not allowed.
     pub aggregates: Option<&'c RefCell<Vec<AggregateCall>>>,
+    /// Where calls with OVER go; `None` where they are not allowed.
+    pub windows: Option<&'c Windows<'c>>,
+    /// The aliases of the select list so far, where they can be used.
+    pub laterals: Option<&'c Laterals>,
     /// The clause, for messages.
     pub clause: &'static str,
 }
@@ -44,7 +52,7 @@ pub struct Cx<'c> {
 impl<'c> Cx<'c> {
     /// A clause without aggregates.
     pub fn new(scope: &'c Scope, clause: &'static str) -> Self {
-        Self { scope, enclosing: None, aggregates: None, clause }
+        Self { scope, enclosing: None, aggregates: None, windows: None, laterals: None, clause }
     }
 }
 
@@ -55,6 +63,9 @@ impl Analyzer<'_> {
     }
 
     fn expr_of_kind(&self, sql: &Sql, cx: &Cx) -> Result<Typed> {
+        if Star::of_argument(sql).is_some() {
+            return Err(misplaced(cx.clause));
+        }
         match sql {
             Sql::Nested(inner) => self.expr(inner, cx),
             Sql::Value(value) => literal::value(&value.value),
@@ -110,9 +121,11 @@ impl Analyzer<'_> {
                 "INVALID_LAMBDA_FUNCTION_CALL.NON_HIGHER_ORDER_FUNCTION",
                 "a lambda function can only be an argument of a higher-order function such as transform or filter",
             )),
-            Sql::Subquery(_) | Sql::InSubquery { .. } | Sql::Exists { .. } => Err(Error::config(
+            Sql::Subquery(query) => self.scalar_subquery(query, cx),
+            Sql::Exists { subquery, negated } => self.exists(subquery, *negated, cx),
+            Sql::InSubquery { .. } => Err(Error::config(
                 "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",
-                format!("a subquery in {} is not supported; write it as LEFT SEMI JOIN, LEFT ANTI JOIN or LEFT JOIN", cx.clause),
+                format!("IN (SELECT ..) in {} is not supported there; write it as LEFT SEMI JOIN, LEFT ANTI JOIN or EXISTS", cx.clause),
             )),
             other => self.special(other, cx),
         }
@@ -207,8 +220,11 @@ impl Analyzer<'_> {
         Typed::new(SparkFn::new(name, key, result.clone(), kernel).call(exprs), result, shown).failing_like(args)
     }
 
-    fn name(&self, parts: &[String], cx: &Cx) -> Result<Typed> {
+    pub(super) fn name(&self, parts: &[String], cx: &Cx) -> Result<Typed> {
         if let Some(found) = self.resolve(parts, cx)? {
+            return Ok(found);
+        }
+        if let Some(found) = self.outer_column(parts)? {
             return Ok(found);
         }
         if let [one] = parts
@@ -232,7 +248,7 @@ impl Analyzer<'_> {
                 Ok(Some(value))
             }
             Resolved::Missing => {
-                let Some(enclosing) = &cx.enclosing else { return Ok(None) };
+                let Some(enclosing) = &cx.enclosing else { return self.lateral(parts, cx) };
                 match enclosing.scope.resolve(parts, self.conf.case_sensitive)? {
                     Resolved::Column(col, taken) => {
                         let mut value = self.capture(col.typed(), enclosing);
@@ -241,10 +257,36 @@ impl Analyzer<'_> {
                         }
                         Ok(Some(value))
                     }
-                    Resolved::Missing => Ok(None),
+                    Resolved::Missing => self.lateral(parts, cx),
                 }
             }
         }
+    }
+
+    /// A column of the query around a subquery.
+    fn outer_column(&self, parts: &[String]) -> Result<Option<Typed>> {
+        let outer = self.outer.borrow();
+        let Some(scope) = outer.last() else { return Ok(None) };
+        let Resolved::Column(col, taken) = scope.resolve(parts, self.conf.case_sensitive)? else { return Ok(None) };
+        let field = std::sync::Arc::new(arrow::datatypes::Field::new(&col.column.name, col.ty.clone(), true));
+        let mut value = Typed { expr: Expr::OuterReferenceColumn(field, col.column.clone()), ..col.typed() };
+        for part in &parts[taken..] {
+            value = self.field(value, part)?;
+        }
+        Ok(Some(value))
+    }
+
+    /// A name that an item before gave its value.
+    fn lateral(&self, parts: &[String], cx: &Cx) -> Result<Option<Typed>> {
+        let (Some(laterals), Some((alias, fields))) = (cx.laterals, parts.split_first()) else { return Ok(None) };
+        let Some(mut value) = laterals.find(alias, self.conf.case_sensitive)? else { return Ok(None) };
+        if let Some(enclosing) = &cx.enclosing {
+            value = self.capture(value, enclosing);
+        }
+        for field in fields {
+            value = self.field(value, field)?;
+        }
+        Ok(Some(value))
     }
 
     /// An outer expression as a column of the lambda's own rows.
@@ -421,7 +463,7 @@ impl Analyzer<'_> {
 
     fn in_list(&self, expr: &Sql, list: &[Sql], negated: bool, cx: &Cx) -> Result<Typed> {
         let value = self.expr(expr, cx)?;
-        let list = list.iter().map(|e| self.expr(e, cx)).collect::<Result<Vec<_>>>()?;
+        let list = self.arguments(list, cx)?;
         let types: Vec<&DataType> = std::iter::once(&value.ty).chain(list.iter().map(|t| &t.ty)).collect();
         let ty = coerce::common(types, self.conf.ansi).ok_or_else(|| {
             Error::config(
@@ -435,8 +477,7 @@ impl Analyzer<'_> {
         let fallible = value.fallible || list.iter().any(|t| t.fallible);
         // A literal is cast while the query is planned, so what may fail there is not a row.
         let waits = |t: &Typed| t.value().is_none() && (t.fallible || may_fail(&t.ty, &ty, self.cast_mode()));
-        let is_null = |t: &Typed| t.value().is_some_and(ScalarValue::is_null);
-        let found = if ty == DataType::Null && !fallible || list.iter().all(is_null) {
+        let found = if ty == DataType::Null && !fallible || list.iter().all(Typed::is_null) {
             Typed::literal(ScalarValue::Boolean(None), "")
         } else if list.iter().any(waits) {
             let ty = comparable_type(ty);

@@ -6,11 +6,14 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, JoinType, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::{Ident, Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
+use datafusion::sql::sqlparser::ast::{
+    FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins,
+};
 use weir_core::Error;
 use weir_core::columns::HIDDEN_KEY;
 
 use super::aggregate::OBSERVATION;
+use super::binary::BesideNull;
 use super::expr::Cx;
 use super::scope::Visibility;
 use super::{Analyzer, Finding, Relation, Result, Scope, ScopeCol, Typed, names, range};
@@ -31,23 +34,36 @@ impl Analyzer<'_> {
     pub(super) fn from(&self, from: &[TableWithJoins]) -> Result<Relation> {
         let mut found: Option<Relation> = None;
         for item in from {
-            let mut relation = self.factor(&item.relation)?;
+            let lateral = match (&item.relation, found.as_ref()) {
+                (factor @ TableFactor::Function { lateral: true, .. }, Some(left)) => {
+                    self.join_generator(left, factor, &JoinOperator::CrossJoin(JoinConstraint::None))
+                }
+                _ => None,
+            };
+            let is_lateral = lateral.is_some();
+            let mut relation = match lateral {
+                Some(relation) => placed(relation, &item.relation)?,
+                None => self.factor(&item.relation)?,
+            };
             for join in &item.joins {
                 relation = placed(self.join(relation, join), join)?;
             }
             found = Some(match found {
-                None => relation,
-                Some(left) => self.join_on(left, relation, JoinType::Inner, "Cross", |_, _| Ok(None))?,
+                Some(left) if !is_lateral => self.join_on(left, relation, JoinType::Inner, "Cross", |_, _| Ok(None))?,
+                _ => relation,
             });
         }
         match found {
             Some(relation) => Ok(relation),
-            None => {
-                let one = Expr::Literal(ScalarValue::Boolean(Some(true)), None).alias(self.fresh("one"));
-                let plan = LogicalPlanBuilder::empty(true).project(vec![one]).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
-                Ok(Relation { plan, scope: Scope::default(), streaming: false, aggregated: false, filtered: false, fallible: false })
-            }
+            None => self.one_row(),
         }
+    }
+
+    /// One row without columns.
+    fn one_row(&self) -> Result<Relation> {
+        let one = Expr::Literal(ScalarValue::Boolean(Some(true)), None).alias(self.fresh("one"));
+        let plan = LogicalPlanBuilder::empty(true).project(vec![one]).and_then(LogicalPlanBuilder::build).map_err(from_planning)?;
+        Ok(Relation { plan, scope: Scope::default(), streaming: false, aggregated: false, filtered: false, fallible: false })
     }
 
     fn factor(&self, factor: &TableFactor) -> Result<Relation> {
@@ -57,26 +73,31 @@ impl Analyzer<'_> {
     fn factor_of_kind(&self, factor: &TableFactor) -> Result<Relation> {
         match factor {
             TableFactor::Table { name, alias, sample, args: None, .. } => {
-                let relation = self.named_table(name)?;
-                if sample.is_some() {
-                    if relation.streaming {
-                        self.found(Finding::Sample);
-                    } else {
-                        return Err(unsupported("TABLESAMPLE", "filter by a hash of a key"));
-                    }
-                }
+                let relation = self.sampled(self.named_table(name)?, sample.as_ref())?;
                 self.aliased(relation, alias.as_ref(), Some(names::parts(name).pop().unwrap_or_default()))
             }
             TableFactor::Table { name, alias, args: Some(args), .. } => {
                 let text = name.to_string().to_ascii_lowercase();
+                if text == "identifier" {
+                    let scope = Scope::default();
+                    let name = self.identifier(&self.table_args(&args.args, &Cx::new(&scope, "FROM"))?)?;
+                    let own = name.last().cloned();
+                    let name = ObjectName::from(name.into_iter().map(Ident::new).collect::<Vec<_>>());
+                    return self.aliased(self.named_table(&name)?, alias.as_ref(), own);
+                }
                 if text == "range" {
                     let args: Vec<_> = args.args.iter().map(ToString::to_string).collect();
                     return self.aliased(self.range(&args)?, alias.as_ref(), None);
                 }
-                Err(unsupported(&format!("the table function {text}"), "use LATERAL VIEW or a generator in the select list"))
+                self.table_function(self.one_row()?, name, &args.args, alias.as_ref(), false)
             }
-            TableFactor::Derived { subquery, alias, lateral: false, .. } => {
-                let relation = self.query(subquery)?;
+            TableFactor::Function { name, args, alias, .. } => self.table_function(self.one_row()?, name, args, alias.as_ref(), false),
+            TableFactor::Unpivot { table, value, name, columns, null_inclusion, alias } => {
+                let relation = self.unpivot(self.factor(table)?, value, name, columns, null_inclusion.as_ref())?;
+                self.aliased(relation, alias.as_ref(), None)
+            }
+            TableFactor::Derived { subquery, alias, lateral: false, sample } => {
+                let relation = self.sampled(self.query(subquery)?, sample.as_ref())?;
                 self.aliased(relation, alias.as_ref(), None)
             }
             TableFactor::NestedJoin { table_with_joins, alias } => {
@@ -88,6 +109,14 @@ impl Analyzer<'_> {
             }
             other => Err(unsupported(&format!("`{other}` in FROM"), "use a table, a view or a subquery")),
         }
+    }
+
+    fn table_args(&self, args: &[FunctionArg], cx: &Cx) -> Result<Vec<Typed>> {
+        let exprs = args.iter().map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(sql)) => Ok(sql),
+            other => Err(crate::parser::wrong(&format!("unexpected `{other}` in FROM"))),
+        });
+        self.arguments(exprs.collect::<Result<Vec<_>>>()?, cx)
     }
 
     /// `TABLE name`: its columns as `SELECT *` gives them.
@@ -143,7 +172,9 @@ impl Analyzer<'_> {
         let cte = self.ctes.borrow().iter().find(|(n, _)| same(n)).map(|(_, c)| Arc::clone(c));
         if let Some(cte) = cte {
             let outer = self.ctes.replace(cte.visible.clone());
+            let around = self.outer.take();
             let relation = self.query(&cte.query);
+            self.outer.replace(around);
             self.ctes.replace(outer);
             let mut relation = relation?;
             for (col, name) in relation.scope.cols.iter_mut().zip(&cte.columns) {
@@ -157,7 +188,9 @@ impl Analyzer<'_> {
             }
             self.open_views.borrow_mut().push(name.clone());
             let outer = self.ctes.replace(Default::default());
+            let around = self.outer.take();
             let relation = self.query(query);
+            self.outer.replace(around);
             self.ctes.replace(outer);
             self.open_views.borrow_mut().pop();
             relation.map_err(|e| e.in_field(view_field(name)).context(format!("view {name}")))?
@@ -249,7 +282,7 @@ impl Analyzer<'_> {
                 continue;
             }
             let calls = std::cell::RefCell::new(Vec::new());
-            let cx = Cx { scope: &relation.scope, enclosing: None, aggregates: Some(&calls), clause: OBSERVATION };
+            let cx = Cx { aggregates: Some(&calls), ..Cx::new(&relation.scope, OBSERVATION) };
             let mut outputs = Vec::new();
             for (metric, sql) in &observation.metrics {
                 let value = self
@@ -274,6 +307,9 @@ impl Analyzer<'_> {
     }
 
     fn join(&self, left: Relation, join: &Join) -> Result<Relation> {
+        if let Some(joined) = self.join_generator(&left, &join.relation, &join.join_operator) {
+            return joined;
+        }
         let right = self.factor(&join.relation)?;
         let (kind, shown, constraint) = match &join.join_operator {
             JoinOperator::Join(c) | JoinOperator::Inner(c) => (JoinType::Inner, "Inner", c),
@@ -315,7 +351,7 @@ impl Analyzer<'_> {
         let mut joined = self.join_on(left, right, kind, shown, move |this, _| {
             let mut all: Option<Typed> = None;
             for (_, l, r) in on {
-                let equal = this.compare(l, datafusion::logical_expr::Operator::Eq, r, "=")?;
+                let equal = this.compare_keys(l, datafusion::logical_expr::Operator::Eq, r, "=", BesideNull::Looks)?;
                 all = Some(match all {
                     None => equal,
                     Some(before) => this.and(before, equal)?,

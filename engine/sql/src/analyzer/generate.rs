@@ -41,6 +41,17 @@ impl Analyzer<'_> {
         let outer = outer || name.ends_with("_outer");
         let args = self.plain_args(function, &cx)?;
         let (rows, fields) = self.generator_rows(name.trim_end_matches("_outer"), args)?;
+        self.expand(input, rows, fields, outer)
+    }
+
+    /// A row for each of the structs in an array, which `rows` gives for a row.
+    pub(super) fn expand(
+        &self,
+        input: Relation,
+        rows: Typed,
+        fields: Vec<(String, DataType)>,
+        outer: bool,
+    ) -> Result<(Relation, Vec<ScopeCol>)> {
         let column = self.fresh("gen");
         let mut exprs: Vec<Expr> = input.plan.schema().columns().into_iter().map(Expr::Column).collect();
         exprs.push(rows.expr.alias(&column));
@@ -135,7 +146,7 @@ impl Analyzer<'_> {
     }
 
     /// `stack(n, a, b, c, d)`: n rows of the values in order.
-    fn stack(&self, args: Vec<Typed>) -> Result<(Typed, Vec<(String, DataType)>)> {
+    pub(super) fn stack(&self, args: Vec<Typed>) -> Result<(Typed, Vec<(String, DataType)>)> {
         let rows = args.first().and_then(Typed::integer).and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=MOST_STACKED).contains(n));
         let Some(rows) = rows else {
             return Err(Error::config(

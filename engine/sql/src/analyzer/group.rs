@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{Expr as Sql, GroupByExpr, Select};
 use weir_core::Error;
@@ -10,14 +11,23 @@ use weir_core::Error;
 use super::aggregate::{AggregateCall, contains_aggregate};
 use super::expr::Cx;
 use super::from::unsupported;
+use super::lateral::Laterals;
 use super::query::{Item, filter};
+use super::window::Windows;
 use super::{Analyzer, Finding, Relation, Result, Scope, Typed};
 use crate::error::from_planning;
 
 impl Analyzer<'_> {
     /// Analyses a select list over groups. The aggregation itself is planned when
     /// ORDER BY has been analysed too.
-    pub(super) fn grouped(&self, input: Relation, select: &Select, items: &[Item]) -> Result<(Relation, Vec<Typed>, Option<Grouped>)> {
+    pub(super) fn grouped(
+        &self,
+        input: Relation,
+        select: &Select,
+        items: &[Item],
+        windows: &Windows,
+        laterals: &Laterals,
+    ) -> Result<(Relation, Vec<Typed>, Option<Grouped>)> {
         if items.iter().any(|i| matches!(i, Item::Columns(_))) {
             return Err(Error::config(
                 "UNSUPPORTED_GENERATOR.NESTED_IN_EXPRESSIONS",
@@ -25,10 +35,8 @@ impl Analyzer<'_> {
             ));
         }
         let calls = RefCell::new(Vec::new());
-        let mut analysed = Vec::new();
-        for item in items {
-            analysed.extend(self.item(item, &input.scope, Some(&calls))?);
-        }
+        let cx = Cx { aggregates: Some(&calls), windows: Some(windows), laterals: Some(laterals), ..Cx::new(&input.scope, "SELECT") };
+        let analysed = self.items(items, &cx)?;
         let mut groups: Vec<(Typed, String)> = Vec::new();
         match &select.group_by {
             GroupByExpr::Expressions(exprs, _) => {
@@ -57,7 +65,7 @@ impl Analyzer<'_> {
         let having = match &select.having {
             Some(having) => {
                 let having = replace_aliases(having, items);
-                let cx = Cx { scope: &input.scope, enclosing: None, aggregates: Some(&calls), clause: "HAVING" };
+                let cx = Cx { aggregates: Some(&calls), ..Cx::new(&input.scope, "HAVING") };
                 let value = self.boolean(self.expr(&having, &cx)?)?;
                 Some(self.over_groups(value, &groups, &input.scope)?)
             }
@@ -105,10 +113,22 @@ pub(super) struct Grouped {
 }
 
 impl Grouped {
-    pub(super) fn analyse(&self, analyzer: &Analyzer, sql: &Sql) -> Result<Typed> {
-        let cx = Cx { scope: &self.input, enclosing: None, aggregates: Some(&self.calls), clause: "ORDER BY" };
+    pub(super) fn analyse(
+        &self,
+        analyzer: &Analyzer,
+        sql: &Sql,
+        windows: &Windows,
+        laterals: &Laterals,
+        clause: &'static str,
+    ) -> Result<Typed> {
+        let cx = Cx { aggregates: Some(&self.calls), windows: Some(windows), laterals: Some(laterals), ..Cx::new(&self.input, clause) };
         let value = analyzer.expr(sql, &cx)?;
         analyzer.over_groups(value, &self.groups, &self.input)
+    }
+
+    /// A window call over the groups' columns.
+    pub(super) fn over_groups(&self, analyzer: &Analyzer, call: Expr) -> Result<Expr> {
+        Ok(analyzer.over_groups(Typed::new(call, DataType::Null, "OVER"), &self.groups, &self.input)?.expr)
     }
 
     pub(super) fn plan(self, analyzer: &Analyzer, input: LogicalPlan) -> Result<LogicalPlan> {

@@ -86,8 +86,10 @@ impl Analyzer<'_> {
         let captures = RefCell::new(Vec::new());
         let around =
             Scope { cols: cx.scope.cols.iter().cloned().chain(cx.enclosing.iter().flat_map(|e| self.captured_scope(e))).collect() };
-        let inner =
-            Cx { scope: &scope, enclosing: Some(Enclosing { scope: &around, captures: &captures }), aggregates: None, clause: cx.clause };
+        let enclosing = Some(Enclosing { scope: &around, captures: &captures });
+        // The row of an outer lambda has no columns of a projection below.
+        let laterals = if cx.enclosing.is_none() { cx.laterals } else { None };
+        let inner = Cx { scope: &scope, enclosing, aggregates: None, windows: None, laterals, clause: cx.clause };
         let mut body = self.expr(&lambda.body, &inner)?;
         if let Some(want) = want {
             body = self.cast(body, want)?;

@@ -50,6 +50,10 @@ fn number(text: &str, long: bool) -> Result<Typed> {
     }
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let name = digits.to_owned();
+    let double = || -> Result<Typed> {
+        let v = digits.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| out_of_range("double"))?;
+        Ok(Typed::literal(ScalarValue::Float64(Some(v)), crate::cast::format_double(v)))
+    };
     match &text[digits.len()..] {
         "L" => {
             let v: i64 = digits.parse().map_err(|_| out_of_range("bigint"))?;
@@ -63,12 +67,9 @@ fn number(text: &str, long: bool) -> Result<Typed> {
             let v: i8 = digits.parse().map_err(|_| out_of_range("tinyint"))?;
             return Ok(Typed::literal(ScalarValue::Int8(Some(v)), name));
         }
-        "D" => {
-            let v: f64 = digits.parse().map_err(|_| out_of_range("double"))?;
-            return Ok(Typed::literal(ScalarValue::Float64(Some(v)), crate::cast::format_double(v)));
-        }
+        "D" => return double(),
         "F" => {
-            let v: f32 = digits.parse().map_err(|_| out_of_range("float"))?;
+            let v = digits.parse().ok().filter(|v: &f32| v.is_finite()).ok_or_else(|| out_of_range("float"))?;
             return Ok(Typed::literal(ScalarValue::Float32(Some(v)), crate::cast::format_float(v)));
         }
         "BD" => return decimal(digits),
@@ -76,8 +77,7 @@ fn number(text: &str, long: bool) -> Result<Typed> {
         _ => return Err(wrong(&format!("`{text}` is no number"))),
     }
     if digits.contains(['e', 'E']) {
-        let v: f64 = digits.parse().map_err(|_| out_of_range("double"))?;
-        return Ok(Typed::literal(ScalarValue::Float64(Some(v)), crate::cast::format_double(v)));
+        return double();
     }
     if digits.contains('.') {
         return decimal(digits);
@@ -93,14 +93,14 @@ fn number(text: &str, long: bool) -> Result<Typed> {
 
 fn decimal(text: &str) -> Result<Typed> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((m, e)) => (m, e.parse::<i32>().unwrap_or(0)),
+        Some((m, e)) => (m, e.parse::<i32>().unwrap_or(if e.starts_with('-') { i32::MIN } else { i32::MAX })),
         None => (text, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let mut scale = i32::try_from(fraction.len()).unwrap_or(i32::MAX) - exponent;
+    let mut scale = i32::try_from(fraction.len()).unwrap_or(i32::MAX).saturating_sub(exponent);
     let mut digits = format!("{whole}{fraction}").trim_start_matches('0').to_owned();
     if scale < 0 {
-        digits.push_str(&"0".repeat(usize::try_from(-scale).unwrap_or(0).min(64)));
+        digits.push_str(&"0".repeat(usize::try_from(scale.unsigned_abs()).unwrap_or(64).min(64)));
         scale = 0;
     }
     let precision = i32::try_from(digits.len()).unwrap_or(i32::MAX).max(scale).max(1);
@@ -169,10 +169,24 @@ fn unit(field: &DateTimeField) -> Result<Unit> {
 
 /// `INTERVAL '1' DAY`, `INTERVAL 90 MINUTES`, `INTERVAL '1 02:03' DAY TO MINUTE`, `INTERVAL '1 day 2 hours'`.
 pub fn interval(literal: &Interval) -> Result<Typed> {
+    // Spark has a condition for each way in which a literal is none, or does not fit.
     let bad = |text: &str| {
+        let number = text.trim().trim_start_matches(['-', '+']);
+        let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let in_days = literal.leading_field.as_ref().and_then(|field| unit(field).ok()).is_some_and(|unit| unit.canonical() == Unit::Day);
+        let condition = match (&literal.leading_field, &literal.last_field) {
+            (None, _) => "INVALID_TYPED_LITERAL",
+            (Some(_), None) if text.contains(char::is_alphabetic) => "_LEGACY_ERROR_TEMP_0026",
+            (Some(_), None) if in_days && number.parse::<i32>().is_ok() => "INTERVAL_ARITHMETIC_OVERFLOW.WITHOUT_SUGGESTION",
+            (Some(_), None) if is_number => "INVALID_INTERVAL_FORMAT.ARITHMETIC_EXCEPTION",
+            (Some(_), Some(_)) if !text.contains(char::is_alphabetic) => "INVALID_INTERVAL_FORMAT.INTERVAL_PARSING",
+            _ => "INVALID_INTERVAL_FORMAT",
+        };
         Error::config(
-            "INVALID_INTERVAL_FORMAT",
-            format!("`{text}` is no interval; write INTERVAL '1' DAY or INTERVAL '1 02:03:04' DAY TO SECOND"),
+            condition,
+            format!(
+                "`{text}` is no interval, or out of the range of intervals; write INTERVAL '1' DAY or INTERVAL '1 02:03:04' DAY TO SECOND"
+            ),
         )
     };
     let text = match literal.value.as_ref() {
@@ -187,46 +201,70 @@ pub fn interval(literal: &Interval) -> Result<Typed> {
     };
     let Some(leading) = &literal.leading_field else {
         let (months, days, micros) = interval::parse_calendar(&text).ok_or_else(|| bad(&text))?;
-        return Ok(calendar_literal(months, days, micros));
+        let units: Vec<Unit> = text.split_whitespace().filter_map(Unit::parse).map(Unit::canonical).collect();
+        // Spark gives an interval of one family the type of the units that are written.
+        let literal = match (units.iter().min(), units.iter().max()) {
+            (Some(first), Some(last)) if first.is_year_month() == last.is_year_month() => several_units(&text, *first, *last),
+            _ => calendar_literal(months, days, micros),
+        };
+        return literal.ok_or_else(|| bad(&text));
     };
     let first = unit(leading)?;
     if let Some(last) = &literal.last_field {
         let last = unit(last)?;
+        if first.is_year_month() != last.is_year_month() {
+            return Err(Error::config(
+                "_LEGACY_ERROR_TEMP_0029",
+                format!("cannot mix year-month and day-time fields: INTERVAL {text}; add one interval after the other"),
+            ));
+        }
+        if text.contains(char::is_alphabetic) {
+            return several_units(&text, first, last).ok_or_else(|| bad(&text));
+        }
         let value = interval::parse_range(&text, first, last).ok_or_else(|| {
             Error::config(
                 "INVALID_INTERVAL_FORMAT.UNMATCHED_FORMAT_STRING",
                 format!("`{text}` does not have the form of INTERVAL {} TO {}", first.name(), last.name()),
             )
         })?;
-        return Ok(unit_literal(value, first, last));
+        return unit_literal(value, first, last).ok_or_else(|| bad(&text));
     }
     let value = interval::parse_single(&text, first).ok_or_else(|| bad(&text))?;
-    Ok(unit_literal(value, first.canonical(), first.canonical()))
+    unit_literal(value, first.canonical(), first.canonical()).ok_or_else(|| bad(&text))
 }
 
-/// A literal of a year-month or day-time interval.
-pub fn unit_literal(value: i64, first: Unit, last: Unit) -> Typed {
+/// `INTERVAL 1 DAY 2 HOURS`, if it fits into one family of intervals.
+fn several_units(text: &str, first: Unit, last: Unit) -> Option<Typed> {
+    let (months, days, micros) = interval::parse_calendar(text)?;
+    if first.is_year_month() {
+        return unit_literal(i64::from(months), first, last);
+    }
+    unit_literal(i64::from(days).checked_mul(interval::MICROS_PER_DAY)?.checked_add(micros)?, first, last)
+}
+
+/// A literal of a year-month or day-time interval, if it fits.
+fn unit_literal(value: i64, first: Unit, last: Unit) -> Option<Typed> {
     let spark_type = interval::type_name(first, last);
     let scalar = if first.is_year_month() {
-        ScalarValue::IntervalYearMonth(i32::try_from(value).ok())
+        ScalarValue::IntervalYearMonth(Some(i32::try_from(value).ok()?))
     } else {
         ScalarValue::DurationMicrosecond(Some(value))
     };
     let ty = if first.is_year_month() { year_month_interval() } else { day_time_interval() };
     debug_assert_eq!(scalar.data_type(), ty);
-    Typed::literal(scalar, interval::format(value, first, last)).with_spark_type(spark_type)
+    Some(Typed::literal(scalar, interval::format(value, first, last)).with_spark_type(spark_type))
 }
 
-fn calendar_literal(months: i32, days: i32, micros: i64) -> Typed {
+fn calendar_literal(months: i32, days: i32, micros: i64) -> Option<Typed> {
     // Spark gives an interval of one family the type of that family.
     if days == 0 && micros == 0 && months != 0 {
         return unit_literal(i64::from(months), Unit::Year, Unit::Month);
     }
     if months == 0 {
-        return unit_literal(i64::from(days).saturating_mul(interval::MICROS_PER_DAY).saturating_add(micros), Unit::Day, Unit::Second);
+        return unit_literal(i64::from(days).checked_mul(interval::MICROS_PER_DAY)?.checked_add(micros)?, Unit::Day, Unit::Second);
     }
-    let value = arrow::datatypes::IntervalMonthDayNanoType::make_value(months, days, micros.saturating_mul(1000));
+    let value = arrow::datatypes::IntervalMonthDayNanoType::make_value(months, days, micros.checked_mul(1000)?);
     let scalar = ScalarValue::IntervalMonthDayNano(Some(value));
     debug_assert_eq!(scalar.data_type(), calendar_interval());
-    Typed::literal(scalar, "INTERVAL")
+    Some(Typed::literal(scalar, "INTERVAL"))
 }

@@ -16,6 +16,7 @@ mod from;
 mod generate;
 mod group;
 mod lambda;
+mod lateral;
 mod literal;
 pub(crate) mod names;
 mod orderable;
@@ -24,8 +25,11 @@ mod range;
 mod scope;
 mod set_operation;
 mod special;
+mod star;
 mod subquery;
+mod table_function;
 mod typed;
+mod window;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -52,6 +56,11 @@ pub use typed::Typed;
 /// The names of the aggregate functions.
 pub fn aggregate_names() -> &'static [&'static str] {
     AGGREGATES
+}
+
+/// The names of the functions that need OVER.
+pub fn window_names() -> &'static [&'static str] {
+    window::NAMES
 }
 
 /// The names of the generators.
@@ -135,6 +144,8 @@ pub struct Analyzer<'a> {
     pub malformed: RefCell<Vec<Malformed>>,
     ctes: RefCell<HashMap<String, Arc<Cte>>>,
     open_views: RefCell<Vec<String>>,
+    /// What a subquery sees of the queries around it, the innermost last.
+    outer: RefCell<Vec<Scope>>,
     next_id: Cell<usize>,
 }
 
@@ -151,6 +162,7 @@ impl<'a> Analyzer<'a> {
             malformed: RefCell::default(),
             ctes: RefCell::default(),
             open_views: RefCell::default(),
+            outer: RefCell::default(),
             next_id: Cell::new(0),
         }
     }

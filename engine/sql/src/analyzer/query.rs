@@ -3,24 +3,26 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, Projection, SortExpr};
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr as Sql, GroupByExpr, LimitClause, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, WildcardAdditionalOptions,
+    SelectItemQualifiedWildcardKind, SetExpr, Value, WildcardAdditionalOptions,
 };
 use weir_core::Error;
 
-use super::aggregate::{AggregateCall, contains_aggregate};
+use super::aggregate::contains_aggregate;
 use super::expr::Cx;
 use super::from::unsupported;
 use super::generate::as_generator;
+use super::lateral::{Laterals, Stands};
 use super::orderable::{check_distinct, check_order};
 use super::scope::Visibility;
 use super::set_operation::is_union_all;
+use super::star::Star;
+use super::window::Windows;
 use super::{Analyzer, Cte, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
-use crate::error::{at_span, from_planning, placed};
+use crate::error::{from_planning, placed};
 use crate::exec::BarrierNode;
 use crate::parser::wrong;
 
@@ -112,9 +114,6 @@ impl Analyzer<'_> {
     }
 
     fn select(&self, select: &Select, order_by: Option<&OrderBy>) -> Result<Relation> {
-        if select.qualify.is_some() || !select.named_window.is_empty() {
-            return Err(unsupported("QUALIFY and WINDOW", "compute window functions where the table is read"));
-        }
         let mut input = self.from(&select.from)?;
         for view in &select.lateral_views {
             let function = as_generator(&view.lateral_view).ok_or_else(|| {
@@ -158,29 +157,51 @@ impl Analyzer<'_> {
             }
             GroupByExpr::All(_) => true,
         };
+        let windows = Windows { named: &select.named_window, calls: RefCell::default() };
         let aggregated =
             grouped || select.having.is_some() || items.iter().any(|i| matches!(i, Item::Sql(sql, _) if contains_aggregate(sql)));
+        let laterals = Laterals::new(if aggregated { Stands::ForExpression } else { Stands::ForColumn });
         let (mut relation, mut out, calls_scope) = if aggregated {
-            self.grouped(input, select, &items)?
+            self.grouped(input, select, &items, &windows, &laterals)?
         } else {
-            let mut out = Vec::new();
-            for item in &items {
-                out.extend(self.item(item, &input.scope, None)?);
-            }
+            let cx = Cx { windows: Some(&windows), laterals: Some(&laterals), ..Cx::new(&input.scope, "SELECT") };
+            let out = self.items(&items, &cx)?;
             (input, out, None)
+        };
+        let qualify = match &select.qualify {
+            None => None,
+            Some(condition) => {
+                let condition = match &calls_scope {
+                    None => {
+                        let cx = Cx { windows: Some(&windows), laterals: Some(&laterals), ..Cx::new(&relation.scope, "QUALIFY") };
+                        self.expr(condition, &cx)?
+                    }
+                    Some(grouped) => grouped.analyse(self, condition, &windows, &laterals, "QUALIFY")?,
+                };
+                if windows.calls.borrow().is_empty() {
+                    return Err(Error::config(
+                        "QUALIFY_REQUIRES_WINDOW_FUNCTION",
+                        "the QUALIFY clause requires at least one window function in the select list or in itself; use WHERE or HAVING",
+                    ));
+                }
+                Some(self.boolean(condition)?)
+            }
         };
         // ORDER BY sees the output's names first, then the input.
         let mut sorts = Vec::new();
         let visible = out.len();
         if let Some(order_by) = order_by {
-            for key in order_keys(order_by)? {
+            for key in order_keys(order_by, visible) {
                 let position = self.output_position(&key.expr, &out)?;
                 let index = match position {
                     Some(index) => index,
                     None => {
                         let value = match &calls_scope {
-                            None => self.expr(&key.expr, &Cx::new(&relation.scope, "ORDER BY"))?,
-                            Some(grouped) => grouped.analyse(self, &key.expr)?,
+                            None => {
+                                let cx = Cx { windows: Some(&windows), laterals: Some(&laterals), ..Cx::new(&relation.scope, "ORDER BY") };
+                                self.expr(&key.expr, &cx)?
+                            }
+                            Some(grouped) => grouped.analyse(self, &key.expr, &windows, &laterals, "ORDER BY")?,
                         };
                         out.push(value);
                         out.len() - 1
@@ -193,6 +214,16 @@ impl Analyzer<'_> {
         if sort_streaming {
             self.found(Finding::Sort { aggregated: relation.aggregated });
         }
+        let mut calls = windows.calls.into_inner();
+        if let Some(grouped) = &calls_scope {
+            for call in &mut calls {
+                call.expr = grouped.over_groups(self, call.expr.clone())?;
+            }
+        }
+        if relation.streaming && !calls.is_empty() {
+            self.found(Finding::WindowFunction);
+        }
+        relation = self.stage(relation, &mut out, laterals)?;
         let mut exprs = Vec::new();
         let mut cols = Vec::new();
         for value in &out {
@@ -202,6 +233,11 @@ impl Analyzer<'_> {
         }
         if let Some(grouped) = calls_scope {
             relation.plan = grouped.plan(self, relation.plan)?;
+        }
+        relation.plan = self.plan_windows(relation.plan, calls)?;
+        if let Some(condition) = qualify {
+            relation.plan = filter(relation.plan, condition.expr)?;
+            relation.filtered = true;
         }
         if exprs.is_empty() {
             return Err(wrong("the select list is empty"));
@@ -241,7 +277,7 @@ impl Analyzer<'_> {
         Ok(relation)
     }
 
-    fn sort_expr(&self, value: Typed, key: &OrderByExpr) -> Result<SortExpr> {
+    pub(super) fn sort_expr(&self, value: Typed, key: &OrderByExpr) -> Result<SortExpr> {
         check_order("sortorder", &value.name, &value.ty)?;
         let ascending = key.options.asc.unwrap_or(true);
         let nulls_first = key.options.nulls_first.unwrap_or(ascending);
@@ -275,7 +311,7 @@ impl Analyzer<'_> {
         }
         let out: Vec<Typed> = relation.scope.cols.iter().map(ScopeCol::typed).collect();
         let mut sorts = Vec::new();
-        for key in order_keys(order_by)? {
+        for key in order_keys(order_by, out.len()) {
             let value = match self.output_position(&key.expr, &out)? {
                 Some(index) => out[index].clone(),
                 None => self.expr(&key.expr, &Cx::new(&relation.scope, "ORDER BY"))?,
@@ -363,85 +399,36 @@ impl Analyzer<'_> {
         Ok((input, items))
     }
 
-    pub(super) fn item(&self, item: &Item, scope: &Scope, calls: Option<&RefCell<Vec<AggregateCall>>>) -> Result<Vec<Typed>> {
-        match item {
-            Item::Sql(sql, alias) => {
-                let cx = Cx { scope, enclosing: None, aggregates: calls, clause: "SELECT" };
-                let value = self.expr(sql, &cx)?;
-                Ok(vec![match alias {
-                    Some(alias) => value.named(alias.clone()),
-                    None => value,
-                }])
-            }
-            Item::Columns(cols) => Ok(cols.iter().map(ScopeCol::typed).collect()),
-            Item::Star(None, options) => self.star(None, options, scope),
-            Item::Star(Some(name), options) => placed(self.star(Some(*name), options, scope), *name),
-        }
-    }
-
-    fn star(&self, qualifier: Option<&ObjectName>, options: &WildcardAdditionalOptions, scope: &Scope) -> Result<Vec<Typed>> {
-        let mut out = match qualifier {
-            None => {
-                if scope.cols.is_empty() {
-                    return Err(Error::config(
-                        "INVALID_USAGE_OF_STAR_OR_REGEX",
-                        "`*` needs a FROM clause; add one, or name the expressions",
-                    ));
+    /// The columns of a select list; what an alias stands for is known to the items after it.
+    pub(super) fn items(&self, items: &[Item], cx: &Cx) -> Result<Vec<Typed>> {
+        let mut out = Vec::new();
+        for item in items {
+            match item {
+                Item::Sql(sql, alias) => {
+                    let value = self.expr(sql, cx)?;
+                    let Some(alias) = alias else {
+                        out.push(value);
+                        continue;
+                    };
+                    if let Some(laterals) = cx.laterals {
+                        self.define(laterals, alias, &value, out.len());
+                    }
+                    out.push(value.named(alias.clone()));
                 }
-                scope.shown().map(ScopeCol::typed).collect::<Vec<_>>()
-            }
-            Some(name) => {
-                let parts = names::parts(name);
-                let last = parts.last().cloned().unwrap_or_default();
-                let cols: Vec<Typed> = scope
-                    .cols
-                    .iter()
-                    .filter(|c| c.visibility != Visibility::Metadata)
-                    .filter(|c| c.qualifier.as_deref().is_some_and(|q| q.eq_ignore_ascii_case(&last)))
-                    .map(ScopeCol::typed)
-                    .collect();
-                if cols.is_empty() { self.struct_star(&parts, scope)? } else { cols }
-            }
-        };
-        if let Some(except) = &options.opt_except {
-            let mut names: Vec<String> = Vec::with_capacity(1 + except.additional_elements.len());
-            for written in std::iter::once(&except.first_element).chain(&except.additional_elements) {
-                let name = written.value.to_lowercase();
-                if !out.iter().any(|o| o.name.to_lowercase() == name) {
-                    return Err(at_span(scope.unresolved(&[name]), written.span));
+                Item::Columns(cols) => {
+                    if let Some(laterals) = cx.laterals {
+                        self.define_columns(laterals, cols, out.len());
+                    }
+                    out.extend(cols.iter().map(ScopeCol::typed));
                 }
-                names.push(name);
+                Item::Star(None, options) => out.extend(self.star(&Star::of_select_list(vec![], options)?, cx.scope)?),
+                Item::Star(Some(name), options) => {
+                    let star = Star::of_select_list(names::parts(name), options);
+                    out.extend(placed(star.and_then(|star| self.star(&star, cx.scope)), *name)?);
+                }
             }
-            out.retain(|o| !names.contains(&o.name.to_lowercase()));
         }
         Ok(out)
-    }
-
-    /// `d.*` where `d` is a struct.
-    fn struct_star(&self, parts: &[String], scope: &Scope) -> Result<Vec<Typed>> {
-        use super::scope::Resolved;
-        let value = match scope.resolve(parts, self.conf.case_sensitive)? {
-            Resolved::Column(col, taken) => {
-                let mut value = col.typed();
-                for part in &parts[taken..] {
-                    value = self.field(value, part)?;
-                }
-                value
-            }
-            Resolved::Missing => {
-                return Err(Error::config(
-                    "CANNOT_RESOLVE_STAR_EXPAND",
-                    format!("cannot resolve `{0}`.* ; there is no table and no struct column named `{0}`", parts.join(".")),
-                ));
-            }
-        };
-        let DataType::Struct(fields) = value.ty.clone() else {
-            return Err(Error::config(
-                "CANNOT_RESOLVE_STAR_EXPAND",
-                format!("cannot expand `{}`.*: it is {}, not a struct", parts.join("."), crate::types::quoted_type(&value.ty)),
-            ));
-        };
-        fields.iter().map(|f| Ok(self.field(value.clone(), f.name())?.named(f.name()))).collect()
     }
 }
 
@@ -463,7 +450,7 @@ fn scope_col(name: String, alias: String, value: &Typed) -> ScopeCol {
     }
 }
 
-fn name_columns(made: &mut [ScopeCol], aliases: &[datafusion::sql::sqlparser::ast::Ident]) -> Result<()> {
+pub(super) fn name_columns(made: &mut [ScopeCol], aliases: &[datafusion::sql::sqlparser::ast::Ident]) -> Result<()> {
     if aliases.is_empty() {
         return Ok(());
     }
@@ -483,10 +470,17 @@ fn name_columns(made: &mut [ScopeCol], aliases: &[datafusion::sql::sqlparser::as
     Ok(())
 }
 
-fn order_keys(order_by: &OrderBy) -> Result<Vec<OrderByExpr>> {
+/// What is sorted by; `ALL` stands for the columns of the result in order.
+fn order_keys(order_by: &OrderBy, columns: usize) -> Vec<OrderByExpr> {
     match &order_by.kind {
-        OrderByKind::Expressions(keys) => Ok(keys.clone()),
-        OrderByKind::All(_) => Err(unsupported("ORDER BY ALL", "name the columns")),
+        OrderByKind::Expressions(keys) => keys.clone(),
+        OrderByKind::All(options) => (1..=columns)
+            .map(|position| OrderByExpr {
+                expr: Sql::Value(Value::Number(position.to_string(), false).into()),
+                options: *options,
+                with_fill: None,
+            })
+            .collect(),
     }
 }
 

@@ -65,6 +65,7 @@ pub struct Capture {
 }
 
 /// What a lambda body sees of the scope around it.
+#[derive(Clone, Copy)]
 pub struct Enclosing<'a> {
     /// The scope around.
     pub scope: &'a Scope,
@@ -153,6 +154,11 @@ impl Scope {
                 near.join(", ")
             ),
         )
+    }
+
+    /// Whether the columns are those of several tables.
+    pub fn is_joined(&self) -> bool {
+        self.cols.iter().any(|col| col.qualifier != self.cols[0].qualifier)
     }
 
     /// The columns of `*`.

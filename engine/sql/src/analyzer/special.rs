@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    CeilFloorKind, DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, TrimWhereField,
-    ValueWithSpan,
+    AccessExpr, CeilFloorKind, DuplicateTreatment, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Subscript,
+    TrimWhereField, ValueWithSpan,
 };
 use weir_core::Error;
 use weir_core::columns::HIDDEN_KEY;
@@ -15,9 +16,13 @@ use super::case::negation;
 use super::expr::Cx;
 use super::lambda::as_lambda;
 use super::scope::Visibility;
+use super::star::Star;
+use super::window::needs_over;
 use super::{Analyzer, Finding, Result, ScopeCol, Table, Typed, generate};
+use crate::error::placed;
 use crate::functions;
 use crate::parser::wrong;
+use crate::planned::constant;
 use crate::udf::{Rows, downcast};
 
 /// Functions whose first argument may be a unit written as a bare word.
@@ -28,21 +33,23 @@ impl Analyzer<'_> {
     pub(super) fn function(&self, function: &Function, cx: &Cx) -> Result<Typed> {
         let shown = function.name.to_string();
         let name = shown.trim_matches('`').to_ascii_lowercase();
-        if function.over.is_some() {
-            self.found(Finding::WindowFunction);
-            let now = self.now();
-            return if self.catalog.tables.iter().any(|t| t.stream.is_some()) {
-                // The checks refuse the plan with Spark's condition.
-                Ok(now)
-            } else {
-                Err(super::from::unsupported("OVER", "aggregate in a subquery and join it"))
-            };
+        if let Some(over) = &function.over {
+            return self.window_call(&name, function, over, cx);
+        }
+        if needs_over(&name) {
+            return Err(Error::config(
+                "WINDOW_FUNCTION_WITHOUT_OVER_CLAUSE",
+                format!("the window function {name}() requires an OVER clause; write {name}(..) OVER (PARTITION BY .. ORDER BY ..)"),
+            ));
         }
         if generate::NAMES.contains(&name.as_str()) {
             return Err(Error::config(
                 "UNSUPPORTED_GENERATOR.NESTED_IN_EXPRESSIONS",
                 format!("the generator {name} can only stand alone in a select list or in LATERAL VIEW; put it there in a subquery"),
             ));
+        }
+        if name == "identifier" {
+            return self.name(&self.identifier(&self.plain_args(function, cx)?)?, cx);
         }
         let lambdas = match &function.args {
             FunctionArguments::List(list) => {
@@ -112,6 +119,22 @@ impl Analyzer<'_> {
         }
     }
 
+    /// The name that `IDENTIFIER('a.b')` stands for.
+    pub(super) fn identifier(&self, args: &[Typed]) -> Result<Vec<String>> {
+        let [text] = args else { return Err(functions::args::wrong_count("identifier", args.len(), "1")) };
+        let Some(ScalarValue::Utf8(Some(text))) = constant(&text.expr) else {
+            return Err(Error::config(
+                "NOT_A_CONSTANT_STRING.NOT_CONSTANT",
+                format!("the expression \"{}\" of IDENTIFIER must be a constant string; write one, such as IDENTIFIER('t.a')", text.name),
+            ));
+        };
+        match crate::parser::parse_expression(&text)? {
+            Sql::Identifier(name) => Ok(vec![name.value]),
+            Sql::CompoundIdentifier(path) => Ok(super::names::idents(&path)),
+            _ => Err(wrong(&format!("`{text}` in IDENTIFIER is no name"))),
+        }
+    }
+
     /// A function by name with analysed arguments.
     pub(crate) fn build_function(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
         if name == "monotonically_increasing_id" {
@@ -134,20 +157,15 @@ impl Analyzer<'_> {
     pub(super) fn plain_args(&self, function: &Function, cx: &Cx) -> Result<Vec<Typed>> {
         let name = function.name.to_string().to_ascii_lowercase();
         let raw = raw_args(function)?;
-        let many = raw.len();
-        raw.into_iter()
-            .enumerate()
-            .map(|(index, sql)| {
-                if index == 0
-                    && many == 3
-                    && UNIT_FIRST.contains(&name.as_str())
-                    && let Sql::Identifier(unit) = sql
-                {
-                    return Ok(Typed::string(unit.value.to_uppercase()));
-                }
-                self.expr(sql, cx)
-            })
-            .collect()
+        let with_unit = raw.len() == 3 && UNIT_FIRST.contains(&name.as_str());
+        match raw.split_first() {
+            Some((Sql::Identifier(unit), rest)) if with_unit => {
+                let mut args = self.arguments(rest.iter().copied(), cx)?;
+                args.insert(0, Typed::string(unit.value.to_uppercase()));
+                Ok(args)
+            }
+            _ => self.arguments(raw, cx),
+        }
     }
 
     /// Forms with syntax of their own.
@@ -223,31 +241,30 @@ impl Analyzer<'_> {
             Sql::Struct { values, fields } if fields.is_empty() => {
                 let (mut args, mut shown) = (Vec::new(), Vec::new());
                 for (index, value) in values.iter().enumerate() {
-                    let (name, value) = match value {
-                        Sql::Named { expr, name } => {
-                            let value = self.expr(expr, cx)?;
-                            shown.push(format!("{} AS {}", value.name, name.value));
-                            (name.value.clone(), value)
-                        }
-                        sql => {
-                            let value = self.expr(sql, cx)?;
-                            shown.push(value.name.clone());
-                            // A bare column gives the field its name.
-                            let name = match sql {
-                                Sql::Identifier(ident) => ident.value.clone(),
-                                Sql::CompoundIdentifier(path) => path.last().map(|i| i.value.clone()).unwrap_or_default(),
-                                _ => format!("col{}", index + 1),
-                            };
-                            (name, value)
-                        }
+                    let (sql, name) = match value {
+                        Sql::Named { expr, name } => (expr.as_ref(), Some(name.value.clone())),
+                        sql => (sql, last_name(sql)),
                     };
-                    args.push(Typed::string(name));
-                    args.push(value);
+                    if let Some(star) = Star::of_argument(sql) {
+                        for value in placed(star.and_then(|star| self.star_of(&star, cx)), sql)? {
+                            shown.push(value.name.clone());
+                            args.extend([Typed::string(value.name.clone()), value]);
+                        }
+                        continue;
+                    }
+                    let named = matches!(value, Sql::Named { .. });
+                    let value = self.expr(sql, cx)?;
+                    let name = name.unwrap_or_else(|| format!("col{}", index + 1));
+                    shown.push(if named { format!("{} AS {name}", value.name) } else { value.name.clone() });
+                    args.extend([Typed::string(name), value]);
+                }
+                if args.is_empty() {
+                    return Err(functions::args::wrong_count("struct", 0, "at least 1"));
                 }
                 Ok(self.build_function("named_struct", args)?.named(format!("struct({})", shown.join(", "))))
             }
             Sql::Array(array) => {
-                let args = array.elem.iter().map(|e| self.expr(e, cx)).collect::<Result<Vec<_>>>()?;
+                let args = self.arguments(&array.elem, cx)?;
                 self.build_function("array", args)
             }
             Sql::Tuple(parts) => {
@@ -262,6 +279,7 @@ impl Analyzer<'_> {
                 let args = vec![self.expr(expr, cx)?, Typed::string(collation.to_string())];
                 self.build_function("collate", args)
             }
+            Sql::JsonAccess { .. } => Err(crate::ddl::no_variant(&format!("the path in `{sql}`"))),
             Sql::Convert { .. } | Sql::AtTimeZone { .. } => Err(wrong(&format!("`{sql}` is no expression of Spark SQL"))),
             other => Err(wrong(&format!("`{other}` is not supported in {}", cx.clause))),
         }
@@ -282,6 +300,20 @@ impl Analyzer<'_> {
         let value = self.build_function(name, args)?.named(shown);
         debug_assert_eq!(value.ty, DataType::Boolean);
         Ok(if negated { negation(value) } else { value })
+    }
+}
+
+/// The name that a path of names ends in; Spark names the field of a struct after it.
+fn last_name(sql: &Sql) -> Option<String> {
+    match sql {
+        Sql::Identifier(ident) => Some(ident.value.clone()),
+        Sql::CompoundIdentifier(path) => path.last().map(|ident| ident.value.clone()),
+        Sql::CompoundFieldAccess { access_chain, .. } => match access_chain.last()? {
+            AccessExpr::Dot(Sql::Identifier(ident)) => Some(ident.value.clone()),
+            AccessExpr::Subscript(Subscript::Index { index: Sql::Value(value) }) => value.value.clone().into_string(),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -310,6 +342,9 @@ pub fn raw_args(function: &Function) -> Result<Vec<&Sql>> {
 
 /// The error for a function that does not exist, with the nearest name.
 pub fn unresolved_routine(name: &str) -> Error {
+    if name.contains("variant") || matches!(name, "parse_json" | "try_parse_json") {
+        return crate::ddl::no_variant(&format!("the function {name}"));
+    }
     let nearest = functions::names().into_iter().map(|n| (strsim::damerau_levenshtein(name, &n), n)).min();
     let hint = match nearest {
         Some((distance, nearest)) if distance <= name.len().div_ceil(2) => format!("; did you mean `{nearest}`?"),

@@ -57,6 +57,11 @@ impl Typed {
         }
     }
 
+    /// Whether this is the literal NULL, of whatever type.
+    pub fn is_null(&self) -> bool {
+        self.value().is_some_and(ScalarValue::is_null)
+    }
+
     /// The text, if this is a string literal.
     pub fn text(&self) -> Option<&str> {
         match self.value() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array};
 use arrow::datatypes::{DataType, i256};
-use datafusion::common::Result as DfResult;
+use datafusion::common::{Result as DfResult, ScalarValue};
 use weir_core::Error;
 
 use super::args;
@@ -217,6 +217,19 @@ fn change_sign(array: &ArrayRef, always: bool, ansi: bool) -> DfResult<ArrayRef>
 /// The operator after coercion.
 fn arithmetic(a: &Analyzer, op: Op, overflow: Overflow, l: Typed, r: Typed) -> Result<Typed> {
     let (l, r) = promoted(a, op, l, r)?;
+    // Spark looks at the divisor first, and at the left side of every other operator; beside a NULL the other side is not evaluated.
+    let divides = matches!(op, Op::Div | Op::IntDiv | Op::Rem | Op::Pmod);
+    let (first, second) = if divides { (r.clone(), l.clone()) } else { (l.clone(), r.clone()) };
+    let is_null = l.is_null() || r.is_null();
+    let value = evaluated(a, op, overflow, l, r)?;
+    if is_null {
+        let null = ScalarValue::try_from(&value.ty).map_err(crate::error::from_planning)?;
+        return Ok(Typed::literal(null, value.name));
+    }
+    a.where_known(&first, &second, value)
+}
+
+fn evaluated(a: &Analyzer, op: Op, overflow: Overflow, l: Typed, r: Typed) -> Result<Typed> {
     if is_decimal(&l.ty) && is_decimal(&r.ty) {
         return decimals(a, op, overflow, l, r);
     }

@@ -176,14 +176,8 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
         }
         "collate" => {
             args::count(name, &list, 2, 2)?;
-            let collation = list.remove(1).text().unwrap_or_default().to_uppercase();
-            match collation.as_str() {
-                "UTF8_BINARY" => Ok(list.remove(0)),
-                _ => Err(Error::config(
-                    "WEIR_UNSUPPORTED_COLLATION",
-                    format!("the collation {collation} is not supported; compare lower(..) or upper(..) of both sides"),
-                )),
-            }
+            crate::ddl::check_collation(list.remove(1).text().unwrap_or_default())?;
+            Ok(list.remove(0))
         }
         "uuid" | "rand" | "random" | "randn" | "uniform" | "randstr" | "monotonically_increasing_id" => random(a, name, list),
         _ => {
@@ -202,7 +196,10 @@ fn is_not_null(value: Typed) -> Typed {
 }
 
 fn coalesce(a: &Analyzer, name: &str, list: Vec<Typed>) -> Result<Typed> {
-    let list = a.to_common(name, list)?;
+    let mut list = a.to_common(name, list)?;
+    if list.len() == 1 {
+        return Ok(list.remove(0));
+    }
     // CASE evaluates the later values only where the earlier ones are null.
     let conditions = list[..list.len() - 1].iter().cloned().map(is_not_null).collect();
     a.branches(conditions, list)

@@ -16,6 +16,7 @@ pub mod map;
 pub mod math;
 mod misc;
 pub mod nested;
+pub mod percentile;
 pub mod regexp;
 mod round;
 mod sequence;
@@ -76,6 +77,7 @@ pub fn names() -> Vec<String> {
         .chain(higher_order::NAMES.iter().copied())
         .chain(crate::analyzer::aggregate_names().iter().copied())
         .chain(crate::analyzer::generator_names().iter().copied())
+        .chain(crate::analyzer::window_names().iter().copied())
         .filter(|n| n.starts_with(|c: char| c.is_alphabetic()) && !n.ends_with("_chars"))
         .map(str::to_owned)
         .collect();

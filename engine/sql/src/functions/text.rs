@@ -219,13 +219,19 @@ pub(super) fn overlay(args: &[ArrayRef]) -> DfResult<ArrayRef> {
                     return None;
                 }
                 let (value, replacement) = (s.value(row), r.value(row));
-                let start = usize::try_from(p.value(row).saturating_sub(1)).unwrap_or(0);
+                let characters = |text: &str| i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+                let position = p.value(row);
                 let length = match n.value(row) {
-                    n if n < 0 => replacement.chars().count(),
-                    n => usize::try_from(n).unwrap_or(0),
+                    n if n < 0 => i32::try_from(characters(replacement)).unwrap_or(i32::MAX),
+                    n => n,
                 };
-                let head: String = value.chars().take(start).collect();
-                let tail: String = value.chars().skip(start + length).collect();
+                // Two substrings around the replacement, which is what makes a position below one mean what it does in Spark.
+                let part = |position: i32, length: i32| -> String {
+                    let (from, to) = bounds(characters(value), position, length);
+                    value.chars().skip(from).take(to - from).collect()
+                };
+                let head = part(1, position.wrapping_sub(1));
+                let tail = part(position.wrapping_add(length), i32::MAX);
                 Some(format!("{head}{replacement}{tail}"))
             })
             .collect::<StringArray>(),

@@ -7,11 +7,14 @@
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Ident, ObjectName, TimezoneInfo, TypedString};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, DateTimeField, Expr, Ident, Interval, ObjectName, TimezoneInfo, TypedString, UnaryOperator, Value,
+};
 use datafusion::sql::sqlparser::dialect::{DatabricksDialect, Dialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use weir_decode::interval::Unit;
 
 /// Spark SQL.
 #[derive(Debug)]
@@ -94,6 +97,14 @@ impl Dialect for SparkDialect {
         true
     }
 
+    fn supports_order_by_all(&self) -> bool {
+        true
+    }
+
+    fn supports_table_sample_before_alias(&self) -> bool {
+        true
+    }
+
     fn supports_interval_options(&self) -> bool {
         true
     }
@@ -123,6 +134,20 @@ impl Dialect for SparkDialect {
                 let name = ObjectName::from(vec![Ident::new(word.value.clone())]);
                 Some(parser.parse_function(name))
             }
+            ("interval", Token::Number(..) | Token::SingleQuotedString(_) | Token::Minus | Token::Plus) => {
+                Self::parse_units(parser).map(Ok)
+            }
+            // `NOT exists(array, x -> ..)`, where sqlparser expects a subquery.
+            ("not", Token::Word(next))
+                if next.quote_style.is_none()
+                    && next.value.eq_ignore_ascii_case("exists")
+                    && parser.peek_nth_token(2).token == Token::LParen
+                    && !matches!(parser.peek_nth_token(3).token, Token::Word(w) if matches!(w.keyword, Keyword::SELECT | Keyword::WITH)) =>
+            {
+                parser.next_token();
+                let inner = parser.parse_subexpr(self.prec_value(Precedence::UnaryNot));
+                Some(inner.map(|expr| Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) }))
+            }
             _ => None,
         }
     }
@@ -147,6 +172,52 @@ impl Dialect for SparkDialect {
 }
 
 impl SparkDialect {
+    /// `INTERVAL 1 DAY 2 HOURS`; none for a single unit, which sqlparser reads itself.
+    fn parse_units(parser: &mut Parser) -> Option<Expr> {
+        let (mut words, mut units, mut at) = (Vec::new(), Vec::new(), 1);
+        loop {
+            let mut next = parser.peek_nth_token(at).token;
+            let sign = match next {
+                Token::Minus => "-",
+                Token::Plus => "+",
+                _ => "",
+            };
+            let signed = usize::from(!sign.is_empty());
+            if signed == 1 {
+                next = parser.peek_nth_token(at + 1).token;
+            }
+            let (Token::Number(count, _) | Token::SingleQuotedString(count)) = next else { break };
+            let Token::Word(unit) = parser.peek_nth_token(at + signed + 1).token else { break };
+            let Some(size) = Unit::parse(&unit.value).filter(|_| unit.quote_style.is_none()) else { break };
+            words.push(format!("{sign}{} {}", count.trim(), unit.value));
+            units.push(size.canonical());
+            at += signed + 2;
+        }
+        let (first, last) = (*units.iter().min()?, *units.iter().max()?);
+        if units.len() < 2 {
+            return None;
+        }
+        for _ in 0..at {
+            parser.next_token();
+        }
+        // The largest and the smallest unit, with which Spark names the type.
+        let field = |unit: Unit| match unit {
+            Unit::Year => DateTimeField::Year,
+            Unit::Month => DateTimeField::Month,
+            Unit::Day | Unit::Week => DateTimeField::Day,
+            Unit::Hour => DateTimeField::Hour,
+            Unit::Minute => DateTimeField::Minute,
+            Unit::Second | Unit::Millisecond | Unit::Microsecond => DateTimeField::Second,
+        };
+        Some(Expr::Interval(Interval {
+            value: Box::new(Expr::Value(Value::SingleQuotedString(words.join(" ")).into())),
+            leading_field: Some(field(first)),
+            leading_precision: None,
+            last_field: Some(field(last)),
+            fractional_seconds_precision: None,
+        }))
+    }
+
     /// True unless the call uses keyword syntax (`substring(a FROM 1)`,
     /// `position(a IN b)`, `exists (SELECT ..)`), which sqlparser reads itself.
     fn is_plain_call(name: &str, parser: &Parser) -> bool {

@@ -16,6 +16,7 @@ use weir_core::Error;
 
 use crate::error::at_span;
 use dialect::SparkDialect;
+pub use tokens::STAR;
 
 /// Parses one query: `SELECT`, `WITH`, `VALUES`, or set operations of them.
 pub fn parse_query(sql: &str) -> Result<Query, Error> {

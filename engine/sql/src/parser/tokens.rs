@@ -2,10 +2,13 @@
 //!
 //! A number directly followed by a suffix becomes one token that keeps the
 //! suffix (`1.9D`), strings get Spark's escapes, double-quoted strings are
-//! strings, `r'..'` stays raw, and adjacent strings are joined.
+//! strings, `r'..'` stays raw, and adjacent strings are joined. A star that is
+//! an argument (`struct(*)`, `hash(t.*)`) becomes a name, since sqlparser knows
+//! stars in select lists only; `analyzer::star` reads it.
 
 use datafusion::sql::sqlparser::dialect::Dialect;
-use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Whitespace};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer};
 use weir_core::Error;
 
 use crate::error::at_span;
@@ -17,18 +20,17 @@ pub fn tokenize(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>, 
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(raw.len());
     let mut adjacent = false;
     for mut token in raw {
+        // `r'..'` arrives as a word and a string.
+        let is_raw = adjacent
+            && matches!(out.last().map(|t| &t.token), Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("r"));
+        let unescaped = |text: String, quote: char| if is_raw { text } else { unescape(&text, quote) };
         token.token = match token.token {
-            Token::Whitespace(Whitespace::Space | Whitespace::Newline | Whitespace::Tab) => {
-                adjacent = false;
-                continue;
-            }
             Token::Whitespace(_) => {
                 adjacent = false;
                 continue;
             }
-            Token::SingleQuotedString(s) => Token::SingleQuotedString(unescape(&s, '\'')),
-            Token::DoubleQuotedString(s) => Token::SingleQuotedString(unescape(&s, '"')),
-            Token::SingleQuotedRawStringLiteral(s) | Token::DoubleQuotedRawStringLiteral(s) => Token::SingleQuotedString(s),
+            Token::SingleQuotedString(s) => Token::SingleQuotedString(unescaped(s, '\'')),
+            Token::DoubleQuotedString(s) => Token::SingleQuotedString(unescaped(s, '"')),
             other => other,
         };
         if let Some(last) = out.last_mut() {
@@ -43,11 +45,7 @@ pub fn tokenize(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>, 
                     last.span.end = token.span.end;
                     continue;
                 }
-                (Token::Word(word), Token::SingleQuotedString(text))
-                    if adjacent && word.quote_style.is_none() && word.value.eq_ignore_ascii_case("r") =>
-                {
-                    // `R'..'` where sqlparser does not know raw strings: the escapes were resolved
-                    // already, so only strings without a backslash come here unchanged.
+                (Token::Word(_), Token::SingleQuotedString(text)) if is_raw => {
                     last.token = Token::SingleQuotedString(text.clone());
                     continue;
                 }
@@ -63,7 +61,90 @@ pub fn tokenize(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>, 
         adjacent = true;
         out.push(token);
     }
-    Ok(out)
+    Ok(lateral_views(stars(out)))
+}
+
+/// What may follow a LATERAL VIEW without column names, and sqlparser would take for such a name.
+const AFTER_VIEW: &[Keyword] = &[
+    Keyword::ORDER,
+    Keyword::SORT,
+    Keyword::DISTRIBUTE,
+    Keyword::LIMIT,
+    Keyword::OFFSET,
+    Keyword::UNION,
+    Keyword::EXCEPT,
+    Keyword::MINUS,
+    Keyword::INTERSECT,
+    Keyword::QUALIFY,
+    Keyword::WINDOW,
+];
+
+/// `LATERAL VIEW inline(a) i ORDER BY` gets a WHERE TRUE behind the view's name, which sqlparser takes for no column.
+fn lateral_views(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let keyword = |token: Option<&TokenWithSpan>| match token.map(|t| &t.token) {
+        Some(Token::Word(word)) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let mut at = 0;
+    while at < tokens.len() {
+        let is_view = keyword(tokens.get(at)) == Keyword::LATERAL && keyword(tokens.get(at + 1)) == Keyword::VIEW;
+        at += 1;
+        if !is_view {
+            continue;
+        }
+        let mut depth = 0_usize;
+        let close = tokens[at..].iter().position(|t| {
+            match t.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ => return false,
+            }
+            depth == 0
+        });
+        let Some(close) = close else { break };
+        // Behind the bracket comes the view's name.
+        let behind = at + close + 2;
+        if AFTER_VIEW.contains(&keyword(tokens.get(behind))) {
+            let condition = ["WHERE", "TRUE"].map(|word| TokenWithSpan::wrap(Token::make_keyword(word)));
+            tokens.splice(behind..behind, condition);
+        }
+    }
+    tokens
+}
+
+/// The name that a star among arguments becomes; no name that is written without quotes is this one.
+pub const STAR: &str = "*";
+
+/// Stars inside the brackets of a call become names, and `* EXCEPT (a, b)` there a call `*(a, b)`.
+fn stars(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let word = |token: Option<&TokenWithSpan>, keywords: &[Keyword]| matches!(token.map(|t| &t.token), Some(Token::Word(w)) if w.quote_style.is_none() && keywords.contains(&w.keyword));
+    let mut brackets_of_calls: Vec<bool> = Vec::new();
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut rest = tokens.into_iter().peekable();
+    while let Some(mut token) = rest.next() {
+        let next = rest.peek();
+        match token.token {
+            Token::LParen => {
+                brackets_of_calls.push(!word(next, &[Keyword::SELECT, Keyword::WITH, Keyword::FROM, Keyword::VALUES, Keyword::TABLE]));
+            }
+            Token::RParen => {
+                brackets_of_calls.pop();
+            }
+            // A star that multiplies has a value behind it.
+            Token::Mul if brackets_of_calls.last() == Some(&true) => {
+                let without = word(next, &[Keyword::EXCEPT]);
+                if without || matches!(next.map(|t| &t.token), Some(Token::RParen | Token::Comma)) {
+                    token.token = Token::make_word(STAR, None);
+                }
+                if without {
+                    rest.next();
+                }
+            }
+            _ => {}
+        }
+        out.push(token);
+    }
+    out
 }
 
 /// Spark's escapes: `\n`, `\t`, `\0`, `\u0041`, octal `\101`; `\%` and `\_` keep
@@ -139,7 +220,43 @@ fn unicode(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, digits: usize, 
 
 #[cfg(test)]
 mod tests {
-    use super::unescape;
+    #![allow(clippy::unwrap_used)]
+    use super::super::dialect::SparkDialect;
+    use super::{tokenize, unescape};
+
+    fn shown(sql: &str) -> String {
+        tokenize(sql, &SparkDialect).unwrap().iter().map(|t| t.token.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn raw_strings_keep_their_backslashes() {
+        assert_eq!(shown(r"rlike(a, r'\d+\.' 'x\tb') R"), "rlike ( a , '\\d+\\.x\tb' ) R");
+    }
+
+    #[test]
+    fn stars_among_arguments_are_names() {
+        let names = |sql: &str| {
+            tokenize(sql, &SparkDialect)
+                .unwrap()
+                .iter()
+                .filter(|t| matches!(&t.token, super::Token::Word(w) if w.value == super::STAR))
+                .count()
+        };
+        for (sql, count) in [
+            ("SELECT *, a, * EXCEPT (b) FROM t", 0),
+            ("SELECT struct(*), count(*), hash(a, t.*, b), a IN (*) FROM t", 4),
+            ("SELECT struct(a * b), f(2 * (a), a*b) FROM (SELECT *, a FROM t)", 0),
+            ("SELECT struct(* EXCEPT (a), (SELECT max(b) FROM (SELECT *, 1 FROM u)))", 1),
+            ("SELECT concat_ws(',', count(DISTINCT *))", 1),
+        ] {
+            assert_eq!(names(sql), count, "{sql}");
+        }
+        let view = "SELECT a FROM t LATERAL VIEW OUTER inline(f(b)) i";
+        let where_true = shown(&format!("{view} ORDER BY a"));
+        assert!(where_true.ends_with("i WHERE TRUE ORDER BY a"), "{where_true}");
+        assert!(shown(&format!("{view} AS x ORDER BY a")).ends_with("i AS x ORDER BY a"));
+        assert_eq!(shown("struct(t.* EXCEPT (a, b))"), "struct ( t . * ( a , b ) )");
+    }
 
     #[test]
     fn resolves_sparks_escapes() {
