@@ -119,12 +119,14 @@ pub struct SinkSpec {
     #[schemars(length(max = 16), inner(length(min = 1, max = 255)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub partition_by: Vec<String>,
-    /// Columns that identify a row of a Delta table: rows are merged by them instead of appended.
+    /// Columns that identify a row of a Delta table: rows are merged by them instead of appended, as `MERGE INTO` with
+    /// `UPDATE SET *` and `INSERT *` does; makes outputMode Update possible. A row with a null in them equals none and is inserted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 255)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub upsert_keys: Vec<String>,
-    /// Column whose greatest value wins among rows of a batch with the same key.
+    /// Column whose greatest value wins among rows with the same key, of the batch and of the table; null is the least.
+    /// Without it several different rows of one key in a batch are refused, and the batch's row always replaces the table's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255))]
     pub upsert_order_by: Option<String>,

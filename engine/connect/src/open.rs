@@ -30,6 +30,15 @@ pub struct SourcePlace {
     pub query_id: uuid::Uuid,
 }
 
+/// By which columns a sink merges rows into its table instead of appending them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpsertBy {
+    /// The columns that identify a row.
+    pub keys: Vec<String>,
+    /// The column whose greatest value wins.
+    pub order_by: Option<String>,
+}
+
 /// A sink as the manifest has it, with the columns of its query: all that can be judged before the checkpoint is claimed.
 #[derive(Clone, Copy, Debug)]
 pub struct SinkSettings<'a> {
@@ -41,6 +50,8 @@ pub struct SinkSettings<'a> {
     pub schema: &'a SchemaRef,
     /// Partition columns.
     pub partition_by: &'a [String],
+    /// How rows are merged, for sinks that can; else they are appended.
+    pub upsert: Option<&'a UpsertBy>,
     /// Opens the locations that the options name.
     pub storage: &'a Storage,
     /// Spark settings by name that the manifest sets.

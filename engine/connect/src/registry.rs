@@ -52,7 +52,7 @@ pub async fn prepare_source(
 /// Opens a sink for a query's output; `console` prints to the standard output.
 pub async fn open_sink(settings: SinkSettings<'_>, context: &SinkContext) -> Result<Box<dyn Sink>> {
     let (format, parsed) = check(settings.format, Role::Sink, settings.options)?;
-    check_partitions(format, settings.partition_by)?;
+    check_fields(format, &settings)?;
     // As the log of a file sink and its identity have it.
     let settings = SinkSettings { format: format.as_str(), ..settings };
     let schema = Arc::clone(settings.schema);
@@ -74,7 +74,7 @@ pub async fn open_sink(settings: SinkSettings<'_>, context: &SinkContext) -> Res
 /// decides: options, columns, their types, a path that is a file. Asks no service.
 pub fn check_sink(settings: SinkSettings<'_>) -> Result<()> {
     let (format, parsed) = check(settings.format, Role::Sink, settings.options)?;
-    check_partitions(format, settings.partition_by)?;
+    check_fields(format, &settings)?;
     let settings = SinkSettings { format: format.as_str(), ..settings };
     match format {
         Format::Json | Format::Csv | Format::Text | Format::Parquet => FileSinkPlan::new(&settings).map(drop),
@@ -94,12 +94,17 @@ pub async fn check_sink_table(settings: SinkSettings<'_>) -> Result<()> {
     }
 }
 
-fn check_partitions(format: Format, partition_by: &[String]) -> Result<()> {
-    if partition_by.is_empty() || format.is_files() || format == Format::Delta {
-        return Ok(());
+/// Refuses fields of the sink that the format has no use for.
+fn check_fields(format: Format, settings: &SinkSettings<'_>) -> Result<()> {
+    if !settings.partition_by.is_empty() && !format.is_files() && format != Format::Delta {
+        let text = format!("the sink format '{}' has no partitions; remove the field partitionBy", format.as_str());
+        return Err(Error::config("PARTITION_BY_NOT_SUPPORTED", text));
     }
-    let text = format!("the sink format '{}' has no partitions; remove the field partitionBy", format.as_str());
-    Err(Error::config("PARTITION_BY_NOT_SUPPORTED", text))
+    if settings.upsert.is_some() && format != Format::Delta {
+        let text = format!("the sink format '{}' cannot merge by key; write to delta, or remove the field upsertKeys", format.as_str());
+        return Err(Error::config("UPSERT_NOT_SUPPORTED", text).in_field("upsertKeys"));
+    }
+    Ok(())
 }
 
 /// The schema of a source as far as it is known without looking at its data:
@@ -154,7 +159,7 @@ mod tests {
         }
         let context = sink_context(dir.path(), uuid::Uuid::nil());
         let (schema, storage, conf, none, value) = (&crate::rate::schema(), &storage(), &map(&[]), &map(&[]), &["value".to_owned()]);
-        let noop = SinkSettings { format: "noop", options: none, schema, partition_by: &[], storage, conf };
+        let noop = SinkSettings { format: "noop", options: none, schema, partition_by: &[], upsert: None, storage, conf };
         for format in ["console", "noop"] {
             assert!(open_sink(SinkSettings { format, ..noop }, &context).await.is_ok());
         }
@@ -198,7 +203,7 @@ mod tests {
             ),
         ];
         let check = |format: &str, options: &BTreeMap<String, String>, schema: &SchemaRef| {
-            check_sink(SinkSettings { format, options, schema, partition_by: &[], storage, conf })
+            check_sink(SinkSettings { format, options, schema, partition_by: &[], upsert: None, storage, conf })
         };
         for (format, options, schema, condition) in &cases {
             assert_eq!(check(format, options, schema).unwrap_err().condition(), *condition, "{format}");
@@ -207,7 +212,7 @@ mod tests {
         let by = |format: &str, column: &str| {
             let options = map(&[("path", place)]);
             let partition_by = &[column.to_owned()];
-            let settings = SinkSettings { format, options: &options, schema: &listed, partition_by, storage, conf };
+            let settings = SinkSettings { format, options: &options, schema: &listed, partition_by, upsert: None, storage, conf };
             check_sink(settings).unwrap_err().to_string()
         };
         for format in ["parquet", "delta"] {
@@ -226,7 +231,7 @@ mod tests {
             ("text", map(&[("path", place)]), &nowhere, "INVALID_TIMEZONE"),
             ("console", map(&[]), &nowhere, "INVALID_TIMEZONE"),
         ] {
-            let settings = SinkSettings { format, options: &options, schema: &text, partition_by: &[], storage, conf };
+            let settings = SinkSettings { format, options: &options, schema: &text, partition_by: &[], upsert: None, storage, conf };
             assert_eq!(check_sink(settings).unwrap_err().condition(), condition, "{format}");
         }
         assert!(!dir.path().join("out").exists());

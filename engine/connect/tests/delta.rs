@@ -8,3 +8,5 @@ mod golden;
 mod judged;
 #[path = "delta/query.rs"]
 mod query;
+#[path = "delta/upsert.rs"]
+mod upsert;

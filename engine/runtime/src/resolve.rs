@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use weir_connect::open::UpsertBy;
 use weir_core::trigger::Trigger;
 use weir_core::{Error, Result};
 use weir_crds::catalog::{self, CatalogError};
@@ -163,7 +164,9 @@ impl Resolver<'_> {
             options.insert("path".into(), self.table_path(table)?);
         }
         let format = sink.format.as_deref().unwrap_or("delta").to_ascii_lowercase();
-        Ok(SinkDefinition { format, options, partition_by: sink.partition_by.clone() })
+        let keys = sink.upsert_keys.clone();
+        let upsert = (!keys.is_empty()).then(|| UpsertBy { keys, order_by: sink.upsert_order_by.clone() });
+        Ok(SinkDefinition { format, options, partition_by: sink.partition_by.clone(), upsert })
     }
 
     /// The options with those of `optionsFrom` under them, locations resolved.

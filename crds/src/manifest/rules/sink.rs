@@ -12,7 +12,7 @@ pub(super) fn check(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec
     let Some(format) = format_of(context, &path, sink, findings) else { return };
     output_mode(context, query, format, findings);
     partitions(&path, sink, format, findings);
-    upserts(&path, sink, findings);
+    upserts(&path, sink, format, findings);
     let mut options = sink.options.clone();
     if sink.table.is_some() {
         if options.keys().any(|name| name.eq_ignore_ascii_case("path")) {
@@ -50,10 +50,17 @@ fn format_of(context: &Context<'_>, path: &str, sink: &SinkSpec, findings: &mut 
 /// What the format alone decides; what the query's operators decide is known after its SQL is planned.
 fn output_mode(context: &Context<'_>, query: &QuerySpec, format: Format, findings: &mut Vec<Finding>) {
     let mode = query.output_mode;
+    let merges = !query.sink.upsert_keys.is_empty();
     let allowed: &[OutputMode] = match format {
         format if format.is_files() => &[OutputMode::Append],
+        Format::Delta if merges => &[OutputMode::Append, OutputMode::Update],
         Format::Delta => &[OutputMode::Append, OutputMode::Complete],
         _ => &[OutputMode::Append, OutputMode::Update, OutputMode::Complete],
+    };
+    let remedy = match (format, mode) {
+        (Format::Delta, OutputMode::Update) => "name the columns that identify a row in sink.upsertKeys: rows are merged by them",
+        (Format::Delta, OutputMode::Complete) => "remove sink.upsertKeys: a complete result replaces the table",
+        _ => "",
     };
     if !allowed.contains(&mode) {
         findings.push(
@@ -67,7 +74,8 @@ fn output_mode(context: &Context<'_>, query: &QuerySpec, format: Format, finding
                 ),
             )
             .found(mode.as_str())
-            .allowed(allowed.iter().map(|mode| mode.as_str())),
+            .allowed(allowed.iter().map(|mode| mode.as_str()))
+            .remedy(remedy),
         );
     }
 }
@@ -90,15 +98,30 @@ fn partitions(path: &str, sink: &SinkSpec, format: Format, findings: &mut Vec<Fi
     }
 }
 
-fn upserts(path: &str, sink: &SinkSpec, findings: &mut Vec<Finding>) {
-    if !sink.upsert_keys.is_empty() {
+fn upserts(path: &str, sink: &SinkSpec, format: Format, findings: &mut Vec<Finding>) {
+    let (keys, order) = (format!("{path}.upsertKeys"), format!("{path}.upsertOrderBy"));
+    if sink.upsert_keys.is_empty() {
+        if sink.upsert_order_by.is_some() {
+            findings.push(Finding::error("upsert", order, "has no meaning without upsertKeys").remedy("add upsertKeys, or remove it"));
+        }
+        return;
+    }
+    if format != Format::Delta {
         findings.push(
-            Finding::error("not-available", format!("{path}.upsertKeys"), "merging by key is not available in this version")
-                .remedy("remove upsertKeys: rows are appended"),
+            Finding::error("upsert", keys, format!("{} cannot merge rows by key", format.as_str()))
+                .remedy("write to delta, or remove upsertKeys"),
         );
-    } else if sink.upsert_order_by.is_some() {
+        return;
+    }
+    for (index, column) in sink.upsert_keys.iter().enumerate() {
+        if sink.upsert_keys[..index].iter().any(|other| other.eq_ignore_ascii_case(column)) {
+            findings.push(Finding::error("duplicate-name", format!("{keys}[{index}]"), format!("column `{column}` is given twice")));
+        }
+    }
+    if let Some(column) = sink.upsert_order_by.as_ref().filter(|order| sink.upsert_keys.iter().any(|key| key.eq_ignore_ascii_case(order))) {
         findings.push(
-            Finding::error("not-available", format!("{path}.upsertOrderBy"), "has no meaning without upsertKeys").remedy("remove it"),
+            Finding::error("upsert", order, format!("column `{column}` is a key, so all rows of a key have the same value in it"))
+                .remedy("name a column that grows from one version of a row to the next, such as a time or a sequence number"),
         );
     }
 }

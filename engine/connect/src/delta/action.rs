@@ -1,4 +1,4 @@
-//! The actions of Delta's log that a streaming append reads and writes.
+//! The actions of Delta's log that a stream reads and writes.
 //!
 //! Shapes and names are those of the Delta transaction log protocol
 //! ("Actions"); one JSON object a line. Reading keeps only what decides a
@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use deltalake_core::kernel::DeletionVectorDescriptor;
 use serde::{Deserialize, Serialize};
 use weir_core::{Error, Result};
 
@@ -78,6 +79,22 @@ pub struct Add {
     pub stats: Option<String>,
 }
 
+/// The `remove` action of a file that a merge replaces.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remove {
+    /// As the file's `add` spells it.
+    pub path: String,
+    pub deletion_timestamp: i64,
+    pub data_change: bool,
+    pub extended_file_metadata: bool,
+    pub partition_values: BTreeMap<String, Option<String>>,
+    pub size: i64,
+    /// Part of the file's identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_vector: Option<DeletionVectorDescriptor>,
+}
+
 /// The provenance record, with the field order of Spark's writer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -105,6 +122,7 @@ pub enum Action {
     MetaData(MetaData),
     Protocol(Protocol),
     Txn(Txn),
+    Remove(Remove),
     Add(Add),
 }
 

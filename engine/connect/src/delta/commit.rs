@@ -3,7 +3,8 @@
 //! Shapes are those of Spark's Delta sink: operation `STREAMING UPDATE` with
 //! outputMode, queryId and epochId, a `txn` action with the query's id and the
 //! batch, metadata in the same commit when the table is created or columns are
-//! added. Decides only; `sink` writes them.
+//! added. A merge by key says `MERGE`, as Spark's does, with the same queryId
+//! and epochId, and removes what it replaces. Decides only; `sink` writes them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,6 +16,7 @@ use super::layout::Layout;
 use super::location::encode_uri;
 use super::schema;
 use super::state::TableState;
+use super::upsert::Merged;
 use crate::sink::{BatchId, WrittenFile};
 
 /// What a commit is made of, beside the table.
@@ -22,8 +24,8 @@ use crate::sink::{BatchId, WrittenFile};
 pub struct Batch<'a> {
     /// Query and batch.
     pub id: &'a BatchId,
-    /// Its files.
-    pub files: &'a [WrittenFile],
+    /// Its files and what they do.
+    pub change: Change<'a>,
     /// This commit's own id.
     pub txn_id: &'a str,
     /// `userMetadata`, if the manifest sets it.
@@ -32,6 +34,24 @@ pub struct Batch<'a> {
     pub now_ms: i64,
     /// The id of a table that this commit creates.
     pub new_table_id: &'a str,
+}
+
+/// What a batch does to the table.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// Its files are added.
+    Append(&'a [WrittenFile]),
+    /// Its rows replace those with the same keys.
+    Merge(&'a Merged),
+}
+
+impl Change<'_> {
+    fn added(&self) -> &[WrittenFile] {
+        match self {
+            Self::Append(files) => files,
+            Self::Merge(merged) => &merged.added,
+        }
+    }
 }
 
 /// The log entry's actions, on top of `table` or as the first of a new one.
@@ -59,7 +79,10 @@ pub fn actions(batch: &Batch<'_>, table: Option<&TableState>, layout: &Layout) -
     let version = i64::try_from(batch.id.batch)
         .map_err(|e| Error::config("DELTA_COMMIT_FAILED", format!("the batch id {} is too large", batch.id.batch)).with_source(e))?;
     actions.push(Action::Txn(Txn { app_id: batch.id.query_id.to_string(), version, last_updated: Some(batch.now_ms) }));
-    actions.extend(batch.files.iter().map(|file| Action::Add(add(file))));
+    if let Change::Merge(merged) = batch.change {
+        actions.extend(merged.removed.iter().cloned().map(Action::Remove));
+    }
+    actions.extend(batch.change.added().iter().map(|file| Action::Add(add(file))));
     Ok(actions)
 }
 
@@ -80,28 +103,35 @@ fn add(file: &WrittenFile) -> Add {
 }
 
 fn info(batch: &Batch<'_>, table: Option<&TableState>) -> CommitInfo {
-    let sum = |of: fn(&WrittenFile) -> u64| batch.files.iter().map(of).sum::<u64>().to_string();
+    let (operation, mut operation_parameters, operation_metrics) = match batch.change {
+        Change::Append(files) => ("STREAMING UPDATE", BTreeMap::from([("outputMode", "Append".to_owned())]), append_metrics(files)),
+        Change::Merge(merged) => ("MERGE", merged.parameters(), merged.metrics()),
+    };
+    operation_parameters.insert("queryId", batch.id.query_id.to_string());
+    operation_parameters.insert("epochId", batch.id.batch.to_string());
+    let is_blind_append = matches!(batch.change, Change::Append(_));
     CommitInfo {
         timestamp: batch.now_ms,
         user_metadata: batch.user_metadata.map(str::to_owned),
-        operation: "STREAMING UPDATE",
-        operation_parameters: BTreeMap::from([
-            ("outputMode", "Append".to_owned()),
-            ("queryId", batch.id.query_id.to_string()),
-            ("epochId", batch.id.batch.to_string()),
-        ]),
+        operation,
+        operation_parameters,
         read_version: table.map(|table| table.version),
-        isolation_level: "WriteSerializable",
-        is_blind_append: true,
-        operation_metrics: BTreeMap::from([
-            ("numRemovedFiles", "0".to_owned()),
-            ("numAddedFiles", batch.files.len().to_string()),
-            ("numOutputRows", sum(|file| file.rows)),
-            ("numOutputBytes", sum(|file| file.size)),
-        ]),
+        isolation_level: if is_blind_append { "WriteSerializable" } else { "Serializable" },
+        is_blind_append,
+        operation_metrics,
         engine_info: concat!("Weir/", env!("CARGO_PKG_VERSION")).to_owned(),
         txn_id: batch.txn_id.to_owned(),
     }
+}
+
+fn append_metrics(files: &[WrittenFile]) -> BTreeMap<&'static str, String> {
+    let sum = |of: fn(&WrittenFile) -> u64| files.iter().map(of).sum::<u64>().to_string();
+    BTreeMap::from([
+        ("numRemovedFiles", "0".to_owned()),
+        ("numAddedFiles", files.len().to_string()),
+        ("numOutputRows", sum(|file| file.rows)),
+        ("numOutputBytes", sum(|file| file.size)),
+    ])
 }
 
 /// How the record of a query and what was seen of the log decide an attempt.

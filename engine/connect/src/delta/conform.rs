@@ -49,7 +49,8 @@ fn does_not_fit(field: &Field, error: ArrowError) -> Error {
     .with_source(error)
 }
 
-fn to_type(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
+/// An array with another type, an error where a value does not fit it.
+pub fn to_type(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }

@@ -77,6 +77,28 @@ pub fn check_writable(url: &str, protocol: &Protocol, metadata: &MetaData, schem
     check_columns(url, schema)
 }
 
+/// Refuses tables that take appended rows but no merge, which removes rows and writes others again.
+pub fn check_mergeable(url: &str, metadata: &MetaData) -> Result<()> {
+    let is_on = |name: &str| metadata.configuration.get(name).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
+    if is_on("delta.appendOnly") {
+        return Err(Error::config(
+            "DELTA_CANNOT_MODIFY_APPEND_ONLY",
+            format!(
+                "cannot merge by upsertKeys into the Delta table {url}: it is append-only (delta.appendOnly); remove upsertKeys, or run ALTER TABLE ... UNSET TBLPROPERTIES ('delta.appendOnly')"
+            ),
+        ));
+    }
+    if is_on("delta.enableChangeDataFeed") {
+        return Err(Error::config(
+            "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+            format!(
+                "cannot merge by upsertKeys into the Delta table {url}: its change data feed is on (delta.enableChangeDataFeed), and Weir does not write change files; turn it off with ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false'), or remove upsertKeys"
+            ),
+        ));
+    }
+    Ok(())
+}
+
 fn check_configuration(url: &str, metadata: &MetaData) -> Result<()> {
     for (name, value) in &metadata.configuration {
         if let Some(constraint) = name.strip_prefix("delta.constraints.") {
@@ -161,6 +183,10 @@ mod tests {
         assert!(said(&with(&["rowTracking"]), &metadata(&[]), &schema).contains("rowTracking"));
         assert!(said(&plain, &metadata(&[("delta.constraints.pos", "v >= 0")]), &schema).contains("CHECK constraint pos (v >= 0)"));
         assert!(said(&plain, &metadata(&[("delta.columnMapping.mode", "name")]), &schema).contains("column mapping"));
+        let merging = |name: &str| check_mergeable("t", &metadata(&[(name, "true")])).unwrap_err();
+        assert_eq!(merging("delta.appendOnly").condition(), "DELTA_CANNOT_MODIFY_APPEND_ONLY");
+        assert!(merging("delta.enableChangeDataFeed").to_string().contains("change data feed"));
+        check_mergeable("t", &metadata(&[("delta.appendOnly", "false"), ("delta.enableDeletionVectors", "true")])).unwrap();
         let generated = StructField::nullable("g", DataType::INTEGER).with_metadata([("delta.generationExpression", "v * 2")]);
         assert!(said(&plain, &metadata(&[]), &StructType::try_new([generated]).unwrap()).contains("`g` is generated (v * 2)"));
     }

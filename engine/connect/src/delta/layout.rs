@@ -20,6 +20,8 @@ use super::options::SchemaEvolution;
 use super::partition::can_partition;
 use super::schema::{self, same_name};
 use super::state::TableState;
+use super::upsert::Keys;
+use crate::open::UpsertBy;
 
 /// The plan of a query's rows in a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +42,8 @@ pub struct Layout {
     pub file_indexes: Vec<usize>,
     /// The files' schema.
     pub file: SchemaRef,
+    /// By which columns rows are merged; else they are appended.
+    pub upsert: Option<Keys>,
 }
 
 /// What a layout is planned for.
@@ -51,6 +55,8 @@ pub struct Request {
     pub partition_by: Vec<String>,
     /// `mergeSchema`.
     pub evolution: SchemaEvolution,
+    /// The manifest's `upsertKeys` and `upsertOrderBy`.
+    pub upsert: Option<UpsertBy>,
     /// The table's location, for messages.
     pub url: String,
 }
@@ -59,10 +65,10 @@ impl Layout {
     /// Plans the layout in `existing`, or in a table yet to be created.
     pub fn plan(request: &Request, existing: Option<&TableState>) -> Result<Self> {
         let query = schema::from_arrow(&request.query)?;
-        match existing {
+        let mut layout = match existing {
             None => {
                 let partition_columns = resolve_partition_by(request, &query)?;
-                Self::lay(request, query, Vec::new(), partition_columns)
+                Self::lay(request, query, Vec::new(), partition_columns)?
             }
             Some(table) => {
                 features::check_writable(&request.url, &table.protocol, &table.metadata, &table.schema)?;
@@ -70,15 +76,22 @@ impl Layout {
                 let merged = schema::merge(&table.schema, &query)?;
                 check_added(request, table, &merged)?;
                 check_missing(request, &table.schema, &query, &table.metadata.partition_columns)?;
-                Self::lay(request, merged.schema, merged.added, table.metadata.partition_columns.clone())
+                Self::lay(request, merged.schema, merged.added, table.metadata.partition_columns.clone())?
             }
-        }
+        };
+        layout.upsert = request.upsert.as_ref().map(|by| Keys::plan(by, request, &layout, existing)).transpose()?;
+        Ok(layout)
+    }
+
+    /// The layout of whole rows of the table, for those that are written again.
+    pub fn whole(&self, url: &str) -> Result<Self> {
+        let query = Arc::new(arrow_of(&self.table, url)?);
+        let request = Request { query, partition_by: Vec::new(), evolution: SchemaEvolution::Refuse, upsert: None, url: url.to_owned() };
+        Self::lay(&request, self.table.clone(), Vec::new(), self.partition_columns.clone())
     }
 
     fn lay(request: &Request, table: StructType, added: Vec<String>, partition_columns: Vec<String>) -> Result<Self> {
-        let arrow: Schema = (&table).try_into_arrow().map_err(|e| {
-            Error::config("DELTA_INVALID_SCHEMA", format!("the schema of {} cannot be written", request.url)).with_source(e)
-        })?;
+        let arrow = arrow_of(&table, &request.url)?;
         let mut sources = Vec::new();
         let mut written: Vec<Arc<Field>> = Vec::new();
         for field in arrow.fields() {
@@ -112,7 +125,7 @@ impl Layout {
         let written: SchemaRef = Arc::new(Schema::new(written));
         let file =
             Arc::new(written.project(&file_indexes).map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "no file schema").with_source(e))?);
-        Ok(Self { table, added, partition_columns, sources, written, partition_indexes, file_indexes, file })
+        Ok(Self { table, added, partition_columns, sources, written, partition_indexes, file_indexes, file, upsert: None })
     }
 
     /// Whether files written under this layout belong into the table as it is now.
@@ -125,6 +138,12 @@ impl Layout {
             })
             && now.written.fields().iter().all(|field| field.is_nullable() || self.written.field_with_name(field.name()).is_ok())
     }
+}
+
+fn arrow_of(table: &StructType, url: &str) -> Result<Schema> {
+    table
+        .try_into_arrow()
+        .map_err(|e| Error::config("DELTA_INVALID_SCHEMA", format!("the schema of {url} cannot be written")).with_source(e))
 }
 
 fn resolve_partition_by(request: &Request, query: &StructType) -> Result<Vec<String>> {

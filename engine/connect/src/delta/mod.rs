@@ -7,7 +7,8 @@
 //! and reading are the Delta library's and its kernel's.
 //!
 //! `commit`, `layout`, `schema`, `features`, `options` decide; `state`,
-//! `file`, `writer`, `sink`, `maintain`, `provider` do; `damage` finds what is wrong with a log.
+//! `file`, `writer`, `sink`, `maintain`, `provider` do; `damage` finds what is wrong with a log. `upsert` merges a batch by
+//! key instead of appending it.
 
 mod action;
 mod commit;
@@ -28,6 +29,7 @@ mod state;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod upsert;
 mod writer;
 
 use std::sync::Arc;
@@ -66,7 +68,7 @@ pub async fn check_table(settings: &SinkSettings<'_>) -> Result<()> {
 }
 
 fn place(settings: &SinkSettings<'_>) -> Result<(SinkOptions, TableLocation)> {
-    let options = SinkOptions::parse(settings.options, settings.conf)?;
+    let options = SinkOptions { upsert: settings.upsert.cloned(), ..SinkOptions::parse(settings.options, settings.conf)? };
     let folder = settings.storage.open(&options.path)?;
     folder.refuse_file("the sink's option path")?;
     Ok((options, TableLocation::in_folder(&folder)))
@@ -80,7 +82,7 @@ pub fn check_output_mode(mode: &str) -> Result<()> {
     let remedy = if mode.eq_ignore_ascii_case("complete") {
         "replacing the table in each batch needs aggregation state, which Weir does not keep yet; use Append"
     } else {
-        "use Append"
+        "use Append, or name the columns that identify a row in the sink's field upsertKeys"
     };
     Err(Error::config("DELTA_UNSUPPORTED_OUTPUT_MODE", format!("the Delta sink does not support the output mode {mode}; {remedy}")))
 }

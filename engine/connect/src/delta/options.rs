@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use weir_core::{Error, Result};
 
+use crate::open::UpsertBy;
+
 /// How the sink writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkOptions {
@@ -21,6 +23,8 @@ pub struct SinkOptions {
     pub max_records_per_file: u64,
     /// How pages are compressed.
     pub compression: Compression,
+    /// How rows are merged, by the sink's fields `upsertKeys` and `upsertOrderBy`; else they are appended.
+    pub upsert: Option<UpsertBy>,
 }
 
 /// What happens to columns that the table lacks.
@@ -98,6 +102,7 @@ impl SinkOptions {
             user_metadata: None,
             max_records_per_file: 0,
             compression: Compression::Zstd,
+            upsert: None,
         };
         if let Some(text) = conf.get(CODEC) {
             parsed.compression = compression(CODEC, text)?;

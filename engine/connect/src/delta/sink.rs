@@ -1,12 +1,12 @@
-//! The Delta sink: appends, each batch exactly once.
+//! The Delta sink: appends or merges by key, each batch exactly once.
 //!
 //! The record of a query is the `txn` action with its id. Every attempt to
 //! commit begins with the newest state of the table, looks at the record in
 //! that state, and writes the version after it by create-if-absent; a lost
 //! race or a lost response starts over with the look (protocol.md section 5).
 //! Concurrent appends, metadata changes and other queries only cost another
-//! turn. Files are deleted only when another commit is certain to hold the
-//! batch.
+//! turn; a merge is made anew onto the version that it meets. Files are deleted
+//! only when it is certain that no commit of the batch names them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,13 @@ use tokio::sync::Mutex;
 use weir_core::{Error, Result, failpoint};
 
 use super::action::{read_commit, write_commit};
-use super::commit::{Batch, Decision, LayoutsInUse, Tried, actions, decide};
+use super::commit::{Batch, Change, Decision, LayoutsInUse, Tried, actions, decide};
 use super::layout::{Layout, Request};
 use super::location::{Put, TableLocation, commit_name};
 use super::maintain::Maintenance;
 use super::options::SinkOptions;
 use super::state::{self, Fingerprint, TableState, Trail, refresh};
+use super::upsert::{Merged, Merging};
 use super::writer::{DeltaWriter, WriterSettings};
 use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile};
 
@@ -54,6 +55,16 @@ struct Shared {
     in_use: LayoutsInUse,
 }
 
+/// The merge of a batch, if rows are merged, through the attempts to commit it.
+#[derive(Default)]
+struct MergeInHand {
+    merging: Option<Merging>,
+    /// What the last attempt tried to commit.
+    last: Option<Merged>,
+    /// Whether an attempt before it named other files.
+    changed: bool,
+}
+
 impl DeltaSink {
     /// Opens the sink: reads the table and lays the query's columns over it.
     pub async fn open(
@@ -64,7 +75,7 @@ impl DeltaSink {
         query_id: uuid::Uuid,
     ) -> Result<Self> {
         let table = state::load(&location, &query_id.to_string()).await?;
-        let request = Request { query, partition_by, evolution: options.evolution, url: location.url().to_string() };
+        let request = request(&location, &options, query, partition_by);
         let layout = Arc::new(Layout::plan(&request, table.as_ref())?);
         let table_id = table.as_ref().map(|table| table.metadata.id.clone());
         let maintenance = Maintenance::new(location.clone());
@@ -75,8 +86,7 @@ impl DeltaSink {
 
     /// Refuses columns that no table could take; reads nothing.
     pub fn check(location: &TableLocation, options: &SinkOptions, query: SchemaRef, partition_by: Vec<String>) -> Result<()> {
-        let request = Request { query, partition_by, evolution: options.evolution, url: location.url().to_string() };
-        Layout::plan(&request, None).map(drop)
+        Layout::plan(&request(location, options, query, partition_by), None).map(drop)
     }
 
     async fn renew(&self, shared: &mut Shared) -> Result<state::Refreshed> {
@@ -103,16 +113,23 @@ impl DeltaSink {
         let mut tried = Tried::Never;
         let mut doubts = 0;
         let (mut refused_at, mut refusals) = (None, 0);
+        let mut merge = MergeInHand::default();
         loop {
             let refreshed = self.renew(&mut shared).await?;
             let recorded = refreshed.state.as_ref().and_then(|table| table.recorded);
             let own_seen = refreshed.txn_ids.contains(&txn_id);
             match decide(recorded, batch.batch, tried, refreshed.trail == Trail::Followed, own_seen) {
-                Decision::Own => return Ok(Committed::Now),
+                Decision::Own => {
+                    drop(shared);
+                    if let (Some(merging), Some(merged), false) = (&merge.merging, &merge.last, merge.changed) {
+                        self.delete_superfluous(batch, merging.left_over(merged)).await;
+                    }
+                    return Ok(Committed::Now);
+                }
                 Decision::Unknown => return Ok(Committed::Before),
                 Decision::Other => {
                     drop(shared);
-                    self.delete_superfluous(batch, files).await;
+                    self.delete_superfluous(batch, merge.all_files(files)).await;
                     return Ok(Committed::Before);
                 }
                 Decision::Write => {}
@@ -127,9 +144,18 @@ impl DeltaSink {
                     ),
                 ));
             }
+            let merged = match self.merge(&mut merge, &shared, &written_under, files).await {
+                Ok(merged) => merged,
+                Err(error) => {
+                    if tried == Tried::Never {
+                        self.delete_superfluous(batch, merge.all_files(files)).await;
+                    }
+                    return Err(error);
+                }
+            };
             let parts = Batch {
                 id: batch,
-                files,
+                change: merged.as_ref().map_or(Change::Append(files), Change::Merge),
                 txn_id: &txn_id,
                 user_metadata: self.options.user_metadata.as_deref(),
                 now_ms: Utc::now().timestamp_millis(),
@@ -142,6 +168,10 @@ impl DeltaSink {
                 Put::New(entry) => {
                     failpoint::hit("sink.commit.after")?;
                     self.step_over(&mut shared, version, &body, entry)?;
+                    drop(shared);
+                    if let (Some(merging), Some(merged)) = (&merge.merging, &merged) {
+                        self.delete_superfluous(batch, merging.left_over(merged)).await;
+                    }
                     return Ok(Committed::Now);
                 }
                 Put::Taken => {
@@ -179,12 +209,49 @@ impl DeltaSink {
         Ok(())
     }
 
-    async fn delete_superfluous(&self, batch: &BatchId, files: &[WrittenFile]) {
-        let left = self.location.delete_quietly(files.iter().map(|file| file.path.clone()).collect()).await;
-        if left > 0 {
-            tracing::warn!(table = %self.location.url(), batch = batch.batch, files = left, "files of a batch that was committed before could not be deleted; VACUUM removes them");
+    /// The batch as it has to be merged into the table as it is now; `None` where rows are appended.
+    async fn merge(&self, hand: &mut MergeInHand, shared: &Shared, layout: &Layout, files: &[WrittenFile]) -> Result<Option<Merged>> {
+        let Some(keys) = &layout.upsert else { return Ok(None) };
+        let merging = match &mut hand.merging {
+            Some(merging) => merging,
+            None => {
+                let settings = self.writer_settings(shared.table.as_ref());
+                hand.merging.insert(Merging::begin(self.location.clone(), layout, keys, files, settings).await?)
+            }
+        };
+        let version = shared.table.as_ref().map(|table| table.version);
+        let merged = merging.onto(version, &shared.layout, Utc::now().timestamp_millis()).await?;
+        hand.changed |= hand.last.as_ref().is_some_and(|last| last.added != merged.added);
+        hand.last = Some(merged.clone());
+        Ok(Some(merged))
+    }
+
+    fn writer_settings(&self, table: Option<&TableState>) -> WriterSettings {
+        let target = table.and_then(|table| table.metadata.configuration.get("delta.targetFileSize"));
+        WriterSettings {
+            target_file_size: target.and_then(|text| bytes(text)).unwrap_or(TARGET_FILE_SIZE),
+            max_records_per_file: self.options.max_records_per_file,
+            compression: self.options.compression,
         }
     }
+
+    async fn delete_superfluous(&self, batch: &BatchId, files: Vec<String>) {
+        let left = self.location.delete_quietly(files).await;
+        if left > 0 {
+            tracing::warn!(table = %self.location.url(), batch = batch.batch, files = left, "files of a batch that no commit names could not be deleted; VACUUM removes them");
+        }
+    }
+}
+
+impl MergeInHand {
+    /// All files of the batch: those of the lanes, and those that a merge made.
+    fn all_files(&self, files: &[WrittenFile]) -> Vec<String> {
+        self.merging.as_ref().map_or_else(|| files.iter().map(|file| file.path.clone()).collect(), Merging::all_files)
+    }
+}
+
+fn request(location: &TableLocation, options: &SinkOptions, query: SchemaRef, partition_by: Vec<String>) -> Request {
+    Request { query, partition_by, evolution: options.evolution, upsert: options.upsert.clone(), url: location.url().to_string() }
 }
 
 fn blind(location: &TableLocation, version: u64) -> Error {
@@ -253,12 +320,7 @@ impl Sink for DeltaSink {
         let mut shared = self.shared.lock().await;
         let current = Arc::clone(&shared.layout);
         let layout = Arc::clone(shared.in_use.entry(batch.batch).or_insert(current));
-        let target = shared.table.as_ref().and_then(|table| table.metadata.configuration.get("delta.targetFileSize"));
-        let settings = WriterSettings {
-            target_file_size: target.and_then(|text| bytes(text)).unwrap_or(TARGET_FILE_SIZE),
-            max_records_per_file: self.options.max_records_per_file,
-            compression: self.options.compression,
-        };
+        let settings = self.writer_settings(shared.table.as_ref());
         Ok(Box::new(DeltaWriter::new(self.location.clone(), layout, settings, lane)))
     }
 

@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use uuid::Uuid;
 use weir_connect::delta::{DeltaSink, SinkOptions, TableLocation};
+use weir_connect::open::UpsertBy;
 use weir_connect::{BatchId, Committed, Sink};
 use weir_core::storage::{Durability, Storage};
 
@@ -17,12 +18,13 @@ pub struct Query {
     pub id: Uuid,
     pub options: BTreeMap<String, String>,
     pub partition_by: Vec<String>,
+    pub upsert: Option<UpsertBy>,
 }
 
 impl Query {
     pub fn to(path: &Path) -> Self {
         let path = path.to_str().unwrap().to_owned();
-        Self { id: Uuid::new_v4(), options: BTreeMap::from([("path".to_owned(), path)]), partition_by: Vec::new() }
+        Self { id: Uuid::new_v4(), options: BTreeMap::from([("path".to_owned(), path)]), partition_by: Vec::new(), upsert: None }
     }
 
     pub fn with_options(mut self, options: &BTreeMap<String, String>) -> Self {
@@ -31,7 +33,7 @@ impl Query {
     }
 
     pub async fn open(&self, schema: SchemaRef) -> weir_core::Result<DeltaSink> {
-        let options = SinkOptions::parse(&self.options, &BTreeMap::new())?;
+        let options = SinkOptions { upsert: self.upsert.clone(), ..SinkOptions::parse(&self.options, &BTreeMap::new())? };
         let folder = storage().open(&options.path)?;
         DeltaSink::open(TableLocation::in_folder(&folder), options, schema, self.partition_by.clone(), self.id).await
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use arrow::datatypes::SchemaRef;
+use weir_connect::open::UpsertBy;
 use weir_core::trigger::Trigger;
 use weir_crds::conf::SessionConf;
 use weir_sql::{OutputMode, QueryText, SqlConf};
@@ -44,6 +45,8 @@ pub struct SinkDefinition {
     pub options: BTreeMap<String, String>,
     /// Partition columns.
     pub partition_by: Vec<String>,
+    /// By which columns rows are merged; else they are appended.
+    pub upsert: Option<UpsertBy>,
 }
 
 /// One query of a task.

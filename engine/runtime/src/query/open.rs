@@ -129,12 +129,12 @@ pub async fn check(definition: &QueryDefinition, extent: Extent, storage: &Stora
 }
 
 fn settings<'a>(definition: &'a QueryDefinition, schema: &'a SchemaRef, storage: &'a Storage) -> SinkSettings<'a> {
-    let SinkDefinition { format, options, partition_by } = &definition.sink;
-    SinkSettings { format, options, schema, partition_by, storage, conf: &definition.conf }
+    let SinkDefinition { format, options, partition_by, upsert } = &definition.sink;
+    SinkSettings { format, options, schema, partition_by, upsert: upsert.as_ref(), storage, conf: &definition.conf }
 }
 
 fn in_sink(error: Error) -> Error {
-    error.in_field("sink")
+    error.within("sink")
 }
 
 fn in_source(error: Error, input: &InputDefinition) -> Error {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{
@@ -17,13 +18,15 @@ use super::*;
 
 /// What happens to the next creations of log entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub enum Fault {
     /// Written, but the response is lost.
     ResponseLost,
     /// Not written, and an error.
     RequestLost,
     /// Another writer takes the version first.
     RaceLost,
+    /// What was prepared happens first.
+    Overtaken,
     /// Refused as taken, though nothing is there.
     Blind,
     /// As it should be.
@@ -57,6 +60,17 @@ struct Faulty {
     room: AtomicUsize,
     /// Requests so far.
     requests: Arc<AtomicUsize>,
+    meanwhile: Meanwhile,
+}
+
+/// What others do while an entry is on its way.
+#[derive(Default)]
+struct Meanwhile(tokio::sync::Mutex<Option<BoxFuture<'static, ()>>>);
+
+impl fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meanwhile")
+    }
 }
 
 impl Faulty {
@@ -95,6 +109,12 @@ impl ObjectStore for Faulty {
                 self.inner.put_opts(location, payload, opts).await?;
                 Err(lost("the response was lost"))
             }
+            Fault::Overtaken => {
+                if let Some(others) = self.meanwhile.0.lock().await.take() {
+                    others.await;
+                }
+                self.inner.put_opts(location, payload, opts).await
+            }
             Fault::RaceLost => {
                 let other = PutPayload::from_static(b"{\"commitInfo\":{\"operation\":\"WRITE\",\"txnId\":\"other\"}}\n");
                 self.inner.put_opts(location, other, opts.clone()).await?;
@@ -131,13 +151,23 @@ impl ObjectStore for Faulty {
     }
 }
 
-fn faulty(path: &str, script: &[Fault], room: usize) -> TableLocation {
+pub fn faulty(path: &str, script: &[Fault], room: usize) -> TableLocation {
+    overtaken(path, script, room, Meanwhile::default())
+}
+
+/// A table whose next log entry comes after what others do.
+pub fn with_others(path: &str, others: BoxFuture<'static, ()>) -> TableLocation {
+    overtaken(path, &[Fault::Overtaken], usize::MAX, Meanwhile(tokio::sync::Mutex::new(Some(others))))
+}
+
+fn overtaken(path: &str, script: &[Fault], room: usize, meanwhile: Meanwhile) -> TableLocation {
     let folder = storage().open(path).unwrap();
     let store = Faulty {
         inner: Arc::clone(folder.store()),
         script: Script::of(script.iter().copied()),
         room: AtomicUsize::new(room),
         requests: Arc::default(),
+        meanwhile,
     };
     TableLocation::new(Arc::new(store), folder.prefix().clone(), folder.url().clone())
 }
@@ -289,6 +319,7 @@ fn counted(path: &str) -> (TableLocation, Arc<AtomicUsize>) {
         script: Script::of([]),
         room: AtomicUsize::new(usize::MAX),
         requests: Arc::clone(&requests),
+        meanwhile: Meanwhile::default(),
     };
     (TableLocation::new(Arc::new(store), folder.prefix().clone(), folder.url().clone()), requests)
 }

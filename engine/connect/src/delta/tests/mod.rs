@@ -5,6 +5,7 @@
 mod damage;
 mod faults;
 mod types;
+mod upsert;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use weir_core::storage::{Durability, Storage};
 use super::location::TableLocation;
 use super::options::SinkOptions;
 use super::sink::DeltaSink;
-use crate::open::SinkSettings;
+use crate::open::{SinkSettings, UpsertBy};
 use crate::sink::{BatchId, Committed, Sink};
 
 pub fn storage() -> Storage {
@@ -41,11 +42,12 @@ pub struct Query {
     pub id: Uuid,
     pub options: BTreeMap<String, String>,
     pub partition_by: Vec<String>,
+    pub upsert: Option<UpsertBy>,
 }
 
 impl Query {
     pub fn to(path: &str) -> Self {
-        Self { id: Uuid::new_v4(), options: BTreeMap::from([("path".to_owned(), path.to_owned())]), partition_by: vec![] }
+        Self { id: Uuid::new_v4(), options: BTreeMap::from([("path".to_owned(), path.to_owned())]), partition_by: vec![], upsert: None }
     }
 
     pub fn with(mut self, name: &str, value: &str) -> Self {
@@ -53,8 +55,14 @@ impl Query {
         self
     }
 
+    pub fn upserting(mut self, keys: &[&str], order: Option<&str>) -> Self {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        self.upsert = Some(UpsertBy { keys, order_by: order.map(str::to_owned) });
+        self
+    }
+
     pub async fn open_at(&self, location: TableLocation, schema: SchemaRef) -> weir_core::Result<DeltaSink> {
-        let options = SinkOptions::parse(&self.options, &BTreeMap::new())?;
+        let options = SinkOptions { upsert: self.upsert.clone(), ..SinkOptions::parse(&self.options, &BTreeMap::new())? };
         DeltaSink::open(location, options, schema, self.partition_by.clone(), self.id).await
     }
 
@@ -104,7 +112,16 @@ async fn a_column_that_the_table_lacks_is_refused_before_anything_runs_unless_it
     let wider = rows(vec![("k", Arc::new(StringArray::from(vec!["a"])) as ArrayRef), ("w", Arc::new(Int32Array::from(vec![1])))]);
     let (schema, storage, conf) = (&wider.schema(), &storage(), &BTreeMap::new());
     let check = async |query: &Query| {
-        super::check_table(&SinkSettings { format: "delta", options: &query.options, schema, partition_by: &[], storage, conf }).await
+        super::check_table(&SinkSettings {
+            format: "delta",
+            options: &query.options,
+            schema,
+            partition_by: &[],
+            upsert: None,
+            storage,
+            conf,
+        })
+        .await
     };
     let query = Query::to(&path);
     check(&query).await.unwrap();
@@ -182,7 +199,7 @@ async fn merge_schema_adds_columns_to_a_partitioned_table() {
     ]);
     let error = query.open(wide.schema()).await.map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("`w`") && error.contains("mergeSchema"), "{error}");
-    let query = Query { id: query.id, options: query.options.clone(), partition_by: vec![] }.with("mergeSchema", "true");
+    let query = Query { id: query.id, ..Query::to(&path) }.with("mergeSchema", "true");
     let merging = query.open(wide.schema()).await.unwrap();
     query.write(&merging, 1, std::slice::from_ref(&wide)).await.unwrap();
     query.write(&merging, 2, &[wide]).await.unwrap();

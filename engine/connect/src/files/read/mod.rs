@@ -11,7 +11,7 @@ pub mod csv;
 pub mod frame;
 pub mod metadata;
 pub mod options;
-mod parquet;
+pub(crate) mod parquet;
 mod text;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -32,7 +32,11 @@ impl World {
         let partition_by: Vec<String> = partition_by.iter().map(|name| (*name).to_owned()).collect();
         let context = sink_context(&self.dir.path().join("checkpoint"), query);
         let (schema, storage, conf) = (&schema(), &storage(), &BTreeMap::new());
-        FileSink::open(&SinkSettings { format, options: &options, schema, partition_by: &partition_by, storage, conf }, &context).await
+        FileSink::open(
+            &SinkSettings { format, options: &options, schema, partition_by: &partition_by, upsert: None, storage, conf },
+            &context,
+        )
+        .await
     }
 
     async fn open(&self, format: &str, options: &[(&str, &str)], partition_by: &[&str]) -> FileSink {

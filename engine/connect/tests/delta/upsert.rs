@@ -1,0 +1,107 @@
+//! The same merges by Weir's sink and by Spark's `MERGE INTO`, each into a
+//! table of its own: equal rows after every step.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray, TimestampMicrosecondArray};
+use arrow::record_batch::RecordBatch;
+use serde_json::{Value, json};
+use weir_connect::Committed;
+use weir_connect::open::UpsertBy;
+use weir_testkit::judge::Judge;
+use weir_testkit::scratch;
+
+use super::query::{Query, rows};
+
+/// id, region, version, reading.
+type Row<'a> = (Option<i32>, Option<&'a str>, Option<i32>, f64);
+
+/// Microseconds since 1970 of a row's time: beyond what nanoseconds hold for one of them.
+fn time_of(row: &Row<'_>) -> i64 {
+    if row.2 == Some(7) { 253_402_300_799_000_001 } else { 1_717_236_000_000_001 + i64::from(row.2.unwrap_or(0)) }
+}
+
+fn batch(values: &[Row<'_>]) -> RecordBatch {
+    let int = |of: fn(&Row<'_>) -> Option<i32>| -> ArrayRef { Arc::new(values.iter().map(of).collect::<Int32Array>()) };
+    rows(vec![
+        ("id", int(|row| row.0)),
+        ("region", Arc::new(values.iter().map(|row| row.1).collect::<StringArray>())),
+        ("version", int(|row| row.2)),
+        ("reading", Arc::new(values.iter().map(|row| Some(row.3)).collect::<Float64Array>())),
+        ("at", Arc::new(TimestampMicrosecondArray::from_iter_values(values.iter().map(time_of)).with_timezone("UTC"))),
+    ])
+}
+
+fn sql_rows(values: &[Row<'_>]) -> String {
+    let int = |value: Option<i32>| value.map_or("CAST(NULL AS INT)".to_owned(), |value| value.to_string());
+    let row = |row: &Row<'_>| {
+        let region = row.1.map_or("CAST(NULL AS STRING)".to_owned(), |region| format!("'{region}'"));
+        format!("({}, {region}, {}, CAST('{}' AS DOUBLE), timestamp_micros({}))", int(row.0), int(row.2), row.3, time_of(row))
+    };
+    let rows: Vec<String> = values.iter().map(row).collect();
+    format!("(SELECT * FROM VALUES {} AS v(id, region, version, reading, at))", rows.join(", "))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn merges_leave_the_rows_that_sparks_merge_leaves() {
+    let folder = scratch::folder("delta-upsert").unwrap();
+    let judge = Judge::shared();
+    let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+    let on = |table: &std::path::Path, sql: &str| judge.sql(&sql.replace("{t}", &format!("delta.`{}`", table.display())), &[]).unwrap();
+    let both = |sql: &str| [&ours, &theirs].map(|table| on(table, sql));
+    let first: Vec<Row<'_>> =
+        (0..20).map(|id| (Some(id), Some(if id % 2 == 0 { "eu west" } else { "us" }), Some(1), f64::from(id))).collect();
+    both(
+        "CREATE TABLE {t} (id INT, region STRING, version INT, reading DOUBLE, at TIMESTAMP) USING delta PARTITIONED BY (region) \
+         TBLPROPERTIES('delta.enableDeletionVectors'='true')",
+    );
+    both(&format!("INSERT INTO {{t}} SELECT * FROM {}", sql_rows(&first)));
+    both("DELETE FROM {t} WHERE id IN (3, 4, 5)");
+
+    let keys = vec!["id".to_owned(), "region".to_owned()];
+    let mut query = Query::to(&ours);
+    query.upsert = Some(UpsertBy { keys, order_by: Some("version".to_owned()) });
+    let sink = query.open(batch(&[]).schema()).await.unwrap();
+    let steps: [&[Row<'_>]; 3] = [
+        // Deleted, there, new, in another partition, far in time, without a key.
+        &[
+            (Some(4), Some("eu west"), Some(2), 0.5),
+            (Some(6), Some("eu west"), Some(2), -0.0),
+            (Some(6), Some("us"), Some(1), 1.5),
+            (Some(1), Some("us"), Some(7), 7.0),
+            (None, Some("us"), Some(1), 2.5),
+            (Some(7), None, Some(1), 3.5),
+        ],
+        // Older, as old, and without a version.
+        &[
+            (Some(6), Some("eu west"), Some(1), 9.0),
+            (Some(6), Some("us"), Some(1), 9.5),
+            (Some(8), Some("eu west"), None, 9.9),
+            (Some(100), Some("zz"), None, 1.0),
+        ],
+        &[(Some(100), Some("zz"), Some(0), f64::NAN), (None, Some("us"), Some(1), 2.5), (Some(19), Some("us"), Some(8), 8.0)],
+    ];
+    let merge = "MERGE INTO {t} t USING {s} s ON t.id = s.id AND t.region = s.region \
+                 WHEN MATCHED AND (t.version IS NULL OR s.version >= t.version) THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *";
+    let read = "SELECT id, region, version, CAST(reading AS STRING), CAST(at AS STRING) FROM {t} ORDER BY ALL";
+    for (number, step) in steps.iter().enumerate() {
+        let committed = query.write(&sink, number as u64, &batch(step)).await.unwrap();
+        assert_eq!(committed, Committed::Now);
+        on(&theirs, &merge.replace("{s}", &sql_rows(step)));
+        let [found, expected] = both(read);
+        assert_eq!(found.rows, expected.rows, "step {number}");
+        match number {
+            0 => drop(on(&ours, "OPTIMIZE {t}")),
+            1 => drop(both("DELETE FROM {t} WHERE id = 12")),
+            _ => {}
+        }
+    }
+    let history = judge.delta_history(&ours).unwrap();
+    let column = |name: &str| history.columns.iter().position(|column| column == name).unwrap();
+    let merges: Vec<&Vec<Value>> = history.rows.iter().filter(|row| row[column("operation")] == json!("MERGE")).collect();
+    assert_eq!(merges.len(), 3);
+    let last = &merges[2][column("operationMetrics")];
+    assert_eq!((&last["numTargetRowsUpdated"], &last["numTargetRowsInserted"]), (&json!("2"), &json!("1")), "{last}");
+    assert_eq!(judge.delta_transactions(&ours).unwrap(), BTreeMap::from([(query.id.to_string(), 2)]));
+}
