@@ -1,4 +1,4 @@
-//! Checkpoints move between Spark and Weir, both ways, for files and Kafka.
+//! Checkpoints move between Spark and Weir, both ways, for files, Delta tables and Kafka.
 //!
 //! One engine begins, more input arrives, the other continues at the right
 //! offset, and the first takes over again. The sink is JSON files, whose log
@@ -58,6 +58,36 @@ fn interchange_file_source() {
     add(&place, 4);
     judge.stream(&file_stream(&place)).expect("Spark goes on after Weir");
     assert_eq!(values(&place), (0..5).map(|v| json!(v)).collect::<Vec<_>>());
+}
+
+#[test]
+fn interchange_delta_source() {
+    let judge = Judge::shared();
+    let place = Place::new("interchange-delta");
+    let append = |values: std::ops::Range<u64>| {
+        for value in values {
+            judge.write(&format!("SELECT CAST({value} AS BIGINT) AS v"), &OutputTo::at("delta", place.at("input")), "append").unwrap();
+        }
+    };
+    let stream = || {
+        let source = Input::at("delta", place.at("input")).option("maxFilesPerTrigger", 2);
+        Stream::available_now(source, OutputTo::at("json", place.at("output")), place.at("checkpoint"))
+    };
+    let manifest = file_job(&place)
+        .replace("format: json\n        schema: \"k STRING, v BIGINT\"", "format: delta")
+        .replace("maxFilesPerTrigger: '1'", "maxFilesPerTrigger: '2'");
+    let batches = || {
+        let ended = place.run_once(&manifest, &[]);
+        ended.assert_code(0);
+        ended.progress("query").iter().map(|p| p["batchId"].clone()).collect::<Vec<_>>()
+    };
+    append(0..3);
+    assert_eq!(batches(), [json!(0), json!(1)]);
+    append(3..5);
+    judge.stream(&stream()).expect("Spark goes on after Weir");
+    append(5..6);
+    assert_eq!(batches(), [json!(3)], "Weir goes on after Spark");
+    assert_eq!(values(&place), (0..6).map(|v| json!(v)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod bad_records;
 mod checkpoint_damage;
 mod cluster;
 mod crash;
+mod delta_source;
 mod examples;
 mod faults;
 mod golden;

@@ -77,10 +77,14 @@ pub enum Kind {
     EpochMillis,
     /// A whole number from 0, or a JSON object.
     Version,
+    /// A whole number from 0, or `latest`.
+    VersionOrLatest,
     /// `true`, `false` or a whole number.
     Truncate,
     /// A size such as `256m`; bare: bytes.
     Bytes,
+    /// A size that is not 0.
+    PositiveBytes,
     /// A time zone: `UTC`, an offset, or a region.
     TimeZone,
 }
@@ -153,6 +157,14 @@ impl Kind {
                 Ok(value) if value >= 0 => Ok(Value::Int(value)),
                 _ => Err(format!("must be {}", self.in_words())),
             },
+            Kind::VersionOrLatest if text.trim().eq_ignore_ascii_case("latest") => Ok(Value::Text("latest".to_owned())),
+            Kind::VersionOrLatest => match text.trim().parse::<i64>() {
+                Ok(value) if value >= 0 => Ok(Value::Int(value)),
+                _ => Err(format!("must be {}", self.in_words())),
+            },
+            Kind::PositiveBytes => {
+                bytes(text).filter(|size| *size > 0).map(Value::Int).ok_or_else(|| format!("must be {}", self.in_words()))
+            }
             Kind::Bytes => bytes(text).map(Value::Int).ok_or_else(|| format!("must be {}", self.in_words())),
             Kind::TimeZone => {
                 let zone = text.trim();
@@ -200,6 +212,8 @@ impl Kind {
             Kind::Timestamps => r#"JSON such as {"topic":{"0":1700000000000}}"#.to_owned(),
             Kind::EpochMillis => "milliseconds since 1970, UTC".to_owned(),
             Kind::Version => "a version number from 0".to_owned(),
+            Kind::VersionOrLatest => "a version number from 0, or latest".to_owned(),
+            Kind::PositiveBytes => "a size such as 10g or 64m (bare: bytes), more than 0".to_owned(),
             Kind::Bytes => "a size such as 64m or 1g (bare: bytes)".to_owned(),
             Kind::TimeZone => "a time zone such as UTC, +02:00 or Europe/Berlin".to_owned(),
             Kind::Truncate => "true, false or a number of characters".to_owned(),

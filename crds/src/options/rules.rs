@@ -25,6 +25,12 @@ pub(super) fn check(options: &mut ParsedOptions, completeness: Completeness, fin
                     .remedy("keep one of them"),
             );
         }
+        Format::Delta if options.role == Role::Source && options.is_given("startingVersion") && options.is_given("startingTimestamp") => {
+            findings.push(
+                Finding::error("exclusive-options", "startingTimestamp", "Please either provide 'startingVersion' or 'startingTimestamp'")
+                    .remedy("keep one of them"),
+            )
+        }
         _ => {}
     }
 }

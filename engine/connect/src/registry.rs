@@ -15,6 +15,7 @@ use weir_crds::finding::Finding;
 use weir_crds::options::{Completeness, Format, ParsedOptions, Role, parse};
 
 use crate::console::{ConsoleSink, Output, Shown};
+use crate::delta::{DeltaSourceOptions, PreparedDelta};
 use crate::files::read::options::session_zone;
 use crate::files::{FileSink, FileSinkPlan, FileStream};
 use crate::kafka::{KafkaSink, KafkaSinkOptions, KafkaSourceOptions, PreparedKafka};
@@ -45,7 +46,8 @@ pub async fn prepare_source(
             Box::new(FileStream::prepare(format.as_str(), &view, schema, context).await?)
         }
         Format::Kafka => Box::new(PreparedKafka::new(KafkaSourceOptions::from_parsed(&parsed, &context.conf)?)?),
-        Format::Delta | Format::Console | Format::Noop => return Err(cannot_be(format, "a streaming source")),
+        Format::Delta => Box::new(PreparedDelta::open(DeltaSourceOptions::from_parsed(&parsed, &context.conf)?, &context.storage).await?),
+        Format::Console | Format::Noop => return Err(cannot_be(format, "a streaming source")),
     })
 }
 
@@ -108,7 +110,7 @@ fn check_fields(format: Format, settings: &SinkSettings<'_>) -> Result<()> {
 }
 
 /// The schema of a source as far as it is known without looking at its data:
-/// `None` for file sources, whose folders may add partition columns.
+/// `None` for file sources, whose folders may add partition columns, and for Delta tables.
 pub fn fixed_schema(format: &str) -> Option<SchemaRef> {
     match Format::find(format, Role::Source) {
         Ok(Format::Rate | Format::RateMicroBatch) => Some(crate::rate::schema()),

@@ -1,5 +1,5 @@
 //! Delta tables written by Weir, judged by Spark: the golden sink cases, and
-//! tables that both engines write to and read.
+//! tables that both engines write to and read. Delta tables read as streams.
 #![allow(clippy::unwrap_used)]
 
 #[path = "delta/golden.rs"]
@@ -8,5 +8,11 @@ mod golden;
 mod judged;
 #[path = "delta/query.rs"]
 mod query;
+#[path = "delta/source.rs"]
+mod source;
+#[path = "delta/source_golden.rs"]
+mod source_golden;
+#[path = "delta/stream.rs"]
+mod stream;
 #[path = "delta/upsert.rs"]
 mod upsert;

@@ -54,6 +54,7 @@ pub struct Error {
     place: Option<Box<Place>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
     highest_epoch: Option<u64>,
+    source_version: Option<Box<str>>,
 }
 
 /// The result type of the engine crates.
@@ -62,7 +63,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of the given class.
     pub fn new(class: ErrorClass, condition: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { class, condition: condition.into(), message: message.into(), place: None, source: None, highest_epoch: None }
+        Self {
+            class,
+            condition: condition.into(),
+            message: message.into(),
+            place: None,
+            source: None,
+            highest_epoch: None,
+            source_version: None,
+        }
     }
 
     /// A failure that a later attempt may not meet again.
@@ -84,6 +93,13 @@ impl Error {
     pub fn fenced(highest_epoch: u64, message: impl Into<String>) -> Self {
         let mut error = Self::new(ErrorClass::Fenced, "FENCED_BY_NEWER_EPOCH", message);
         error.highest_epoch = Some(highest_epoch);
+        error
+    }
+
+    /// A source gained columns with its version `source_version`: a new attempt reads them.
+    pub fn schema_changed(source_version: impl Into<Box<str>>, message: impl Into<String>) -> Self {
+        let mut error = Self::new(ErrorClass::Retryable, weir_crds::exit::SCHEMA_CHANGED, message);
+        error.source_version = Some(source_version.into());
         error
     }
 
@@ -151,6 +167,11 @@ impl Error {
     /// The message without the condition.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The version of the source whose columns are others, for changes of the schema.
+    pub fn source_version(&self) -> Option<&str> {
+        self.source_version.as_deref()
     }
 
     /// The highest epoch seen in the checkpoint, for fenced errors.

@@ -116,11 +116,12 @@ pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> 
         return Err(sink_in_checkpoint(sink, checkpoint, "its own checkpoint"));
     }
     for input in &definition.sources {
-        let is_files = Format::find(&input.format, Role::Source).is_ok_and(Format::is_files);
-        let Some(path) = path(&input.options).filter(|_| is_files) else { continue };
-        let Ok(split) = SplitPath::new(path) else { continue };
-        // What is listed is the folder before the first wildcard.
-        let Some(listed) = Place::of(split.folder(), storage) else { continue };
+        let format = Format::find(&input.format, Role::Source).ok();
+        let Some(path) = path(&input.options).filter(|_| format.is_some_and(|f| f.is_files() || f == Format::Delta)) else { continue };
+        // What is listed of files is the folder before the first wildcard; a table is its folder, whose log says what is in it.
+        let split = format.filter(|format| format.is_files()).map(|_| SplitPath::new(path)).transpose();
+        let Ok(split) = split else { continue };
+        let Some(listed) = Place::of(split.as_ref().map_or(path, SplitPath::folder), storage) else { continue };
         let field = format!("sources[{}].options.path", input.name);
         let source = format!("source {} reads `{path}`", input.name);
         if let Some(checkpoint) = &checkpoint
@@ -133,7 +134,7 @@ pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> 
             ));
         }
         let Some(sink) = &sink else { continue };
-        if listed.is(sink) || reads(&split, &listed, sink) {
+        if listed.is(sink) || split.as_ref().is_some_and(|split| reads(split, &listed, sink)) {
             let what = format!("the sink writes to {sink}, which {source}: the query would read what it writes");
             return Err(overlap(SINK_PATH.to_owned(), what, "let it write to a folder beside the one that it reads"));
         }

@@ -44,6 +44,7 @@ pub fn failed(error: &Error, epoch: u64) -> ExitReport {
         reason: error.condition().to_owned(),
         message,
         highest_epoch_seen: error.highest_epoch(),
+        source_version: error.source_version().map(str::to_owned),
         ..ExitReport::new(class_of(error.class()), epoch)
     }
 }

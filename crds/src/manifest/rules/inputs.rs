@@ -44,13 +44,6 @@ fn input(context: &Context<'_>, path: &str, source: &SourceSpec, role: Role, fin
         }
         (None, Some(table)) => {
             findings.extend(table_name(context.job, &format!("{path}.table"), table));
-            if role == Role::Source {
-                findings.push(
-                    Finding::error("unknown-format", format!("{path}.table"), "a Delta table cannot be a streaming source in this version")
-                        .remedy("read it as a static table under `tables`"),
-                );
-                return;
-            }
             if source.options.keys().any(|name| name.eq_ignore_ascii_case("path")) {
                 findings.push(Finding::error("exactly-one", format!("{path}.options.path"), "give table or options.path, not both"));
                 return;

@@ -1,10 +1,14 @@
 //! `delta`: a table by path. Tables by name are written as the field `table` of a source or sink.
 
-use crate::options::kind::Kind;
+use crate::options::kind::{Kind, POSITIVE_INT};
 use crate::options::row::OptionRow;
 
 const OPTIONS: &str = "org.apache.spark.sql.delta.DeltaOptions";
 const TRAVEL: &str = "org.apache.spark.sql.delta.DeltaTimeTravelSpec";
+
+const CHANGE_FEED: &str =
+    "reads the change data feed, which Weir does not yet: remove it, and use skipChangeCommits to pass updates and deletes by";
+const SCHEMA_LOG: &str = "tracks renamed and dropped columns, which Weir does not: remove it; added columns are followed without it";
 
 const IDENTIFIERS: &str = "is set by Weir to the query's id and the batch, which is what makes a batch take effect once: remove it";
 
@@ -14,6 +18,66 @@ pub const DELTA_ROWS: &[OptionRow] = &[
     OptionRow::new("versionAsOf", Kind::Version, "Version to read. Default: the newest one at each batch.", TRAVEL).table(),
     OptionRow::new("timestampAsOf", Kind::NonEmpty, "Reads the version that was current at this time. Excludes versionAsOf.", TRAVEL)
         .table(),
+    OptionRow::new("maxFilesPerTrigger", POSITIVE_INT, "Most files of a batch. Without effect where only maxBytesPerTrigger is given.", OPTIONS)
+        .stream()
+        .default("1000"),
+    OptionRow::new("maxBytesPerTrigger", Kind::PositiveBytes, "Bytes after which a batch takes no more files; it has at least one.", OPTIONS)
+        .stream()
+        .bad_value("Invalid value '{}' for option 'maxBytesPerTrigger', must be a size configuration such as '10g'"),
+    OptionRow::new(
+        "startingVersion",
+        Kind::VersionOrLatest,
+        "First version whose changes a new query reads; latest: only what comes. Default: all that the table holds, then its changes.",
+        OPTIONS,
+    )
+    .stream()
+    .bad_value("Invalid value '{}' for option 'startingVersion', must be greater than or equal to zero, or latest"),
+    OptionRow::new(
+        "startingTimestamp",
+        Kind::NonEmpty,
+        "A new query reads the changes from the first version at or after this time. Excludes startingVersion.",
+        OPTIONS,
+    )
+    .stream(),
+    OptionRow::new(
+        "skipChangeCommits",
+        Kind::Bool,
+        "Whether commits that delete or change rows are passed by whole. Else they end the query.",
+        OPTIONS,
+    )
+    .stream()
+    .default("false"),
+    OptionRow::new("ignoreDeletes", Kind::Bool, "Whether commits that only delete are passed by. Else they end the query.", OPTIONS)
+        .stream()
+        .default("false"),
+    OptionRow::new(
+        "ignoreChanges",
+        Kind::Bool,
+        "Whether files that an update wrote are read, with the rows in them that were read before; skipChangeCommits repeats none.",
+        OPTIONS,
+    )
+    .stream()
+    .default("false"),
+    OptionRow::new("ignoreFileDeletion", Kind::Bool, "An older name for what ignoreChanges does.", OPTIONS).stream().default("false"),
+    OptionRow::new("excludeRegex", Kind::Regex, "Files are left out whose path in the table this regular expression finds.", OPTIONS)
+        .stream()
+        .bad_value("Please recheck your syntax for 'excludeRegex': '{}' is not a regular expression"),
+    OptionRow::new(
+        "failOnDataLoss",
+        Kind::Bool,
+        "Whether the query fails when versions or files that it has not read are gone, for example by log retention or VACUUM.",
+        OPTIONS,
+    )
+    .stream()
+    .default("true"),
+    OptionRow::new("withEventTimeOrder", Kind::Bool, "Order of the first snapshot by event time.", OPTIONS)
+        .stream()
+        .ignored("the order within the first snapshot matters to stateful queries only, which Weir does not have yet"),
+    OptionRow::new("readChangeFeed", Kind::Bool, "Refused.", OPTIONS).alias(&["readChangeData"]).stream().refused(CHANGE_FEED),
+    OptionRow::new("schemaTrackingLocation", Kind::Path, "Refused.", OPTIONS).alias(&["schemaLocation"]).stream().refused(SCHEMA_LOG),
+    OptionRow::new("allowSourceColumnDrop", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),
+    OptionRow::new("allowSourceColumnRename", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),
+    OptionRow::new("allowSourceColumnTypeChange", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),
     OptionRow::new("mergeSchema", Kind::Bool, "Whether new columns of the query are added to the table.", OPTIONS).write().default("false"),
     OptionRow::new(
         "overwriteSchema",

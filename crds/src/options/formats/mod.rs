@@ -73,8 +73,7 @@ impl Format {
         match self {
             Format::Rate | Format::RateMicroBatch => role == Role::Source,
             Format::Console | Format::Noop => role == Role::Sink,
-            Format::Delta => role != Role::Source,
-            Format::Json | Format::Csv | Format::Text | Format::Parquet | Format::Kafka => true,
+            Format::Json | Format::Csv | Format::Text | Format::Parquet | Format::Kafka | Format::Delta => true,
         }
     }
 
@@ -96,12 +95,6 @@ impl Format {
         };
         match FORMATS.iter().find(|format| format.as_str().eq_ignore_ascii_case(name)) {
             Some(format) if format.can_be(role) => Ok(*format),
-            Some(Format::Delta) => {
-                Err(Finding::error("unknown-format", "format", "a Delta table cannot be a streaming source in this version")
-                    .found(name)
-                    .allowed(allowed())
-                    .remedy("read it as a static table under `tables`"))
-            }
             Some(format) => {
                 let mut finding = refusal(format!("`{}` cannot be a {}", format.as_str(), role.as_str()));
                 finding.nearest = None;

@@ -1,4 +1,4 @@
-//! Delta Lake: the fenced sink, and tables for reading.
+//! Delta Lake: the fenced sink, tables for reading, and the streaming source.
 //!
 //! The sink writes Parquet files and log entries itself, through Weir's
 //! storage, because exactly once needs one rule that no library has: the
@@ -8,7 +8,7 @@
 //!
 //! `commit`, `layout`, `schema`, `features`, `options` decide; `state`,
 //! `file`, `writer`, `sink`, `maintain`, `provider` do; `damage` finds what is wrong with a log. `upsert` merges a batch by
-//! key instead of appending it.
+//! key instead of appending it. The source is `source`.
 
 mod action;
 mod commit;
@@ -25,6 +25,7 @@ mod partition;
 mod provider;
 mod schema;
 mod sink;
+mod source;
 mod state;
 mod stats;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use location::TableLocation;
 pub use options::SinkOptions;
 pub use provider::open_table;
 pub use sink::DeltaSink;
+pub use source::{DeltaSourceOptions, PreparedDelta};
 
 use crate::open::{SinkContext, SinkSettings};
 use crate::sink::Sink;

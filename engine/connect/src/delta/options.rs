@@ -192,17 +192,21 @@ fn compression(name: &str, value: &str) -> Result<Compression> {
 }
 
 fn timestamp(name: &str, value: &str) -> Result<i64> {
+    instant(value, Some).ok_or_else(|| illegal(name, value, "must be a date or time such as 2024-06-01 or 2024-06-01T10:00:00Z (UTC)"))
+}
+
+/// Milliseconds since the epoch of a date or time; `to_instant` turns the microseconds of one without a zone into those of UTC.
+pub fn instant(value: &str, to_instant: impl FnOnce(i64) -> Option<i64>) -> Option<i64> {
     let text = value.trim();
     if let Ok(at) = chrono::DateTime::parse_from_rfc3339(text) {
-        return Ok(at.timestamp_millis());
+        return Some(at.timestamp_millis());
     }
     let midnight = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().and_then(|d| d.and_hms_opt(0, 0, 0));
-    ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"]
+    let local = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"]
         .iter()
         .find_map(|format| chrono::NaiveDateTime::parse_from_str(text, format).ok())
-        .or(midnight)
-        .map(|at| at.and_utc().timestamp_millis())
-        .ok_or_else(|| illegal(name, value, "must be a date or time such as 2024-06-01 or 2024-06-01T10:00:00Z (UTC)"))
+        .or(midnight)?;
+    to_instant(local.and_utc().timestamp_micros()).map(|micros| micros.div_euclid(1000))
 }
 
 fn illegal(name: &str, value: &str, must: &str) -> Error {

@@ -65,10 +65,7 @@ async fn explained(location: &TableLocation, version: Option<u64>, error: impl S
 async fn resolve(location: &TableLocation, version: ReadVersion) -> Result<Option<u64>> {
     let names = location.log_names().await?;
     if !names.iter().any(|name| version_of(name).is_some()) {
-        return Err(Error::config(
-            "DELTA_TABLE_NOT_FOUND",
-            format!("there is no Delta table at {}; check the path, or write to it first", location.url()),
-        ));
+        return Err(not_found(location));
     }
     match version {
         ReadVersion::Newest => Ok(None),
@@ -95,7 +92,13 @@ async fn resolve(location: &TableLocation, version: ReadVersion) -> Result<Optio
     }
 }
 
-async fn commit_times(location: &TableLocation) -> Result<Vec<(u64, i64)>> {
+/// There is no log.
+pub fn not_found(location: &TableLocation) -> Error {
+    Error::config("DELTA_TABLE_NOT_FOUND", format!("there is no Delta table at {}; check the path, or write to it first", location.url()))
+}
+
+/// The versions in the log with their times, which never go back.
+pub async fn commit_times(location: &TableLocation) -> Result<Vec<(u64, i64)>> {
     let folder = location.path_of("_delta_log")?;
     let objects: Vec<_> = location.store().list(Some(&folder)).try_collect().await.map_err(|e| location.failed("list", "_delta_log", e))?;
     let entry = |name: &str| name.ends_with(".json").then(|| version_of(name)).flatten();

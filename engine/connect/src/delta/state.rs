@@ -209,13 +209,17 @@ pub async fn load(location: &TableLocation, app_id: &str) -> Result<Option<Table
     }
     let snapshot = kernel_snapshot(location, None).await?;
     let recorded = recorded_in(location, &snapshot, app_id).await?;
-    let configuration = snapshot.table_configuration();
-    let metadata: MetaData = reshape(location, configuration.metadata())?;
-    let protocol: Protocol = reshape(location, configuration.protocol())?;
+    let (metadata, protocol) = facts_of(location, &snapshot)?;
     let schema = parse_schema(&metadata)?;
     let version = snapshot.version();
     let entry = location.head(&commit_name(version)).await?.as_ref().map(Fingerprint::of).unwrap_or_default();
     Ok(Some(TableState { version, metadata, protocol, schema, recorded, entry }))
+}
+
+/// The metadata and protocol of a snapshot.
+pub fn facts_of(location: &TableLocation, snapshot: &SnapshotRef) -> Result<(MetaData, Protocol)> {
+    let configuration = snapshot.table_configuration();
+    Ok((reshape(location, configuration.metadata())?, reshape(location, configuration.protocol())?))
 }
 
 /// The version recorded for an application in a snapshot.

@@ -431,7 +431,7 @@ impl PartitionReader for FilePartition {
 }
 
 /// Low bits of a position that count the rows of a file.
-const ROW_BITS: u32 = 40;
+pub const ROW_BITS: u32 = 40;
 
 #[cfg(test)]
 mod tests;
