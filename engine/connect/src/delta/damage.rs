@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use object_store::ObjectStoreExt;
+use object_store::{ObjectMeta, ObjectStoreExt};
 use weir_core::{Error, Result};
 
 use super::action::read_commit;
@@ -25,6 +25,16 @@ const LEAST_PARQUET: u64 = 12;
 /// An entry of the log that cannot be read; `file` is its whole name.
 pub fn entry(file: &str, why: &str) -> Error {
     Error::incompatible("DELTA_LOG_DAMAGED", format!("the log entry {file} is damaged: {why}; {ENTRY_REMEDY}"))
+}
+
+/// What is known of the entry of the newest version, if it is there. The kernel takes an empty one for a version without
+/// actions; its writer was cut off.
+pub async fn newest_entry(location: &TableLocation, version: u64) -> Result<Option<ObjectMeta>> {
+    let name = commit_name(version);
+    match location.head(&name).await? {
+        Some(meta) if meta.size == 0 => Err(entry(&location.whole(&name), "it is empty")),
+        found => Ok(found),
+    }
 }
 
 /// The first damaged or missing file that a reader of `version`, or of the newest one, needs.

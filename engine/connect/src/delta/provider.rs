@@ -68,7 +68,12 @@ async fn resolve(location: &TableLocation, version: ReadVersion) -> Result<Optio
         return Err(not_found(location));
     }
     match version {
-        ReadVersion::Newest => Ok(None),
+        ReadVersion::Newest => {
+            if let Some(newest) = names.iter().filter_map(|name| version_of(name)).max() {
+                damage::newest_entry(location, newest).await?;
+            }
+            Ok(None)
+        }
         ReadVersion::Version(wanted) => {
             let newest = names.iter().filter_map(|name| version_of(name)).max().unwrap_or(0);
             let oldest = names.iter().filter_map(|name| version_of(name)).min().unwrap_or(0);

@@ -212,7 +212,7 @@ pub async fn load(location: &TableLocation, app_id: &str) -> Result<Option<Table
     let (metadata, protocol) = facts_of(location, &snapshot)?;
     let schema = parse_schema(&metadata)?;
     let version = snapshot.version();
-    let entry = location.head(&commit_name(version)).await?.as_ref().map(Fingerprint::of).unwrap_or_default();
+    let entry = damage::newest_entry(location, version).await?.as_ref().map(Fingerprint::of).unwrap_or_default();
     Ok(Some(TableState { version, metadata, protocol, schema, recorded, entry }))
 }
 
