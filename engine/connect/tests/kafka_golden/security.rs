@@ -128,8 +128,10 @@ async fn who_has_the_password_and_trusts_the_certificate_is_let_in() {
     options.retain(|name, _| name.starts_with("kafka."));
     let sink_options = with(&options, &[("topic", &topic)]);
     let given: Vec<(&str, &str)> = sink_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    sink::write(&sink::options(&given, &secured.tls()).unwrap(), rows).await.unwrap();
-    assert_eq!(Broker::shared().read_all(&topic).unwrap().len(), 22);
+    sink::write(&sink::options(&given, &secured.tls()).unwrap(), rows.clone()).await.unwrap();
+    let once: Vec<(&str, &str)> = given.iter().copied().chain([("deliveryGuarantee", "exactly-once")]).collect();
+    sink::write(&sink::options(&once, &secured.tls()).unwrap(), rows).await.unwrap();
+    assert_eq!(Broker::shared().read_all(&topic).unwrap().len(), 24);
 }
 
 #[tokio::test]
@@ -146,14 +148,17 @@ async fn a_login_that_is_refused_is_said_at_once() {
     let begun = Instant::now();
     let rows = sink::rows(vec![("value", Arc::new(StringArray::from(vec!["a"])) as ArrayRef)]);
     let jaas = scram("wrong-Z2VoZWlt");
-    let given = [
-        ("topic", "t"),
-        ("kafka.security.protocol", "SASL_PLAINTEXT"),
-        ("kafka.sasl.mechanism", "SCRAM-SHA-512"),
-        ("kafka.sasl.jaas.config", &*jaas),
-    ];
-    let error = sink::write(&sink::options(&given, &secured.scram()).unwrap(), rows).await.unwrap_err();
-    says(&error, condition, &["could not write to the Kafka servers", correct]);
+    for (guarantee, doing) in [("at-least-once", "write to"), ("exactly-once", "begin a session of its producer at")] {
+        let given = [
+            ("topic", "t"),
+            ("deliveryGuarantee", guarantee),
+            ("kafka.security.protocol", "SASL_PLAINTEXT"),
+            ("kafka.sasl.mechanism", "SCRAM-SHA-512"),
+            ("kafka.sasl.jaas.config", &*jaas),
+        ];
+        let error = sink::write(&sink::options(&given, &secured.scram()).unwrap(), rows.clone()).await.unwrap_err();
+        says(&error, condition, &[&format!("could not {doing} the Kafka servers"), correct]);
+    }
     assert!(begun.elapsed() < SOON, "the sink waited for the delivery timeout");
 }
 

@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, BinaryArray, Int32Array, ListBuilder, RecordBatch, 
 use arrow::datatypes::{DataType, Field};
 use weir_connect::kafka::{KafkaSink, KafkaSinkOptions};
 use weir_connect::open::SinkContext;
-use weir_connect::{BatchId, Sink, Written};
+use weir_connect::{BatchId, Sink, Standing, Written};
 use weir_core::checkpoint::Fence;
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, ErrorClass, Result};
@@ -38,8 +38,11 @@ pub fn place(query_id: uuid::Uuid) -> SinkPlace {
 }
 
 pub async fn write(options: &KafkaSinkOptions, rows: RecordBatch) -> Result<Written> {
-    let sink = KafkaSink::open(options, rows.schema(), &place(uuid::Uuid::nil()).context).await?;
-    let batch = BatchId { query_id: uuid::Uuid::new_v4(), batch: 0, epoch: 1 };
+    let query_id = uuid::Uuid::new_v4();
+    let sink = KafkaSink::open(options, rows.schema(), &place(query_id).context).await?;
+    sink.recorded_batch(query_id).await?;
+    sink.resume(Standing { committed: None, in_doubt: None, is_new: true }).await?;
+    let batch = BatchId { query_id, batch: 0, epoch: 1 };
     let mut writer = sink.writer(&batch, 0).await?;
     writer.write(rows).await?;
     let written = writer.finish().await?;

@@ -18,6 +18,7 @@ use super::marker::{Marker, PARTITION};
 use super::trouble;
 use crate::kafka::lookup::{LastWords, cannot_create};
 use crate::kafka::properties::ClientSettings;
+use crate::kafka::refusal::Refusal;
 use crate::kafka::silence::{Silence, Wait};
 
 /// How long one call into the client may take before a look at the clock.
@@ -111,6 +112,9 @@ impl Session {
             match call() {
                 Ok(done) => return Ok(done),
                 Err(error) if trouble::may_pass(&error) && begun.elapsed() < patience => {
+                    if let Some(refusal) = self.refusal().filter(Refusal::is_final) {
+                        return Err(refusal.error(&format!("{doing} at"), &self.client));
+                    }
                     wait.goes_on(Instant::now());
                     // The client answers some questions at once that only time will answer otherwise.
                     std::thread::sleep(Duration::from_millis(20));
@@ -120,7 +124,15 @@ impl Session {
         }
     }
 
+    /// Why the brokers do not let the producer in, if that is so.
+    fn refusal(&self) -> Option<Refusal> {
+        self.producer.context().refusal().get()
+    }
+
     fn failed(&self, doing: &str, error: &KafkaError) -> Error {
+        if let Some(refusal) = self.refusal().filter(|_| trouble::may_pass(error)) {
+            return refusal.error(&format!("{doing} at"), &self.client);
+        }
         let timeout = self.client.get("transaction.timeout.ms").unwrap_or(super::TRANSACTION_TIMEOUT_MS);
         let place = trouble::Place { servers: self.client.servers(), id: &self.id, topic: &self.topic, timeout_ms: timeout };
         trouble::failed(&place, doing, error, &self.producer.context().last_words())
