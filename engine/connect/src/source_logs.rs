@@ -21,7 +21,7 @@ enum Kind {
     Files,
     Kafka,
     Rate,
-    /// A source that keeps none.
+    /// A source that keeps none, or none that can be judged here.
     Without,
 }
 
@@ -69,12 +69,15 @@ fn kind(last: Option<&Offset>, first: Option<&[u8]>) -> Kind {
     match (last.map(Offset::to_value), first) {
         (Some(Value::Object(offset)), _) if offset.get("logOffset").is_some_and(Value::is_number) => Kind::Files,
         (Some(Value::Object(offset)), _) if offset.get("timestamp").is_some_and(Value::is_number) => Kind::Without,
+        // What a Delta source keeps is judged with its table.
+        (Some(Value::Object(offset)), _) if offset.get("reservoirId").is_some_and(Value::is_string) => Kind::Without,
         (Some(Value::Object(_)), _) => Kind::Kafka,
         // Spark 1.x wrote bare numbers for files, too.
         (Some(Value::Number(_)), first) if first.and_then(line) == Some(b'{') => Kind::Files,
         (Some(Value::Number(_)), _) => Kind::Rate,
         (_, None) => Kind::Without,
         (_, Some([0, ..])) => Kind::Kafka,
+        (_, Some(first)) if first.starts_with(b"v1\n{\"sourceVersion\"") => Kind::Without,
         (_, Some(first)) if line(first).is_some_and(|byte| byte.is_ascii_digit()) => Kind::Rate,
         (_, Some(_)) => Kind::Files,
     }
@@ -176,5 +179,9 @@ mod tests {
         assert!(said(&["7"], 1, &[]).await[0].contains("creation time of the rate source, is gone"));
         assert!(said(&["7"], 1, &[("sources/0/0", "v1\n17x")]).await[0].contains("should hold"));
         assert_eq!(said(&["{\"offset\":5,\"timestamp\":9}"], 1, &[]).await, [""; 0]);
+        let delta = r#"{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,"isStartingVersion":false}"#;
+        let beginning = format!("v1\n{delta}");
+        assert_eq!(said(&[delta], 1, &[("sources/0/0", &beginning)]).await, [""; 0]);
+        assert_eq!(said(&[], 0, &[("sources/0/0", &beginning)]).await, [""; 0]);
     }
 }
