@@ -38,7 +38,7 @@ const OBJECT_STORE_HOSTS: [&str; 6] = [
 ];
 
 /// Prefixes of the variables that the engine's clients of stores read.
-const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+const STORE_VARIABLES: [&str; 4] = ["AWS_", "AZURE_", "AZURITE_", "GOOGLE_"];
 /// Those that open a store and say nothing of where it is; keys are renewed in their Secrets.
 const CREDENTIALS: [&str; 13] = [
     "AWS_ACCESS_KEY_ID",
@@ -81,7 +81,8 @@ fn fence(job: &StreamingJob, task: &TaskSpec) -> Option<String> {
 /// Whether a variable that may say which store a location is in has its value elsewhere.
 fn is_store_out_of_sight(given: &PodTemplateSpec) -> bool {
     let is_elsewhere = |variable: &&EnvVar| {
-        let refers = variable.value_from.as_ref().is_some_and(|from| from.secret_key_ref.is_some() || from.config_map_key_ref.is_some());
+        // A Secret's or ConfigMap's key, or a field of the pod such as an annotation.
+        let refers = variable.value_from.is_some();
         // Made of other variables.
         refers || variable.value.as_ref().is_some_and(|value| value.contains("$("))
     };
@@ -137,7 +138,8 @@ fn are_replaced(
 ) -> bool {
     let replaces = today.policy().is_ok_and(|policy| policy.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced);
     let is_recorded = |generation: &i64| recorded.iter().any(|accepted| accepted.generation == *generation);
-    replaces && recorded.iter().all(|accepted| is_harmless(&accepted.spec)) && named.iter().all(is_recorded)
+    // Where nothing is recorded, what was begun is not known.
+    replaces && !recorded.is_empty() && recorded.iter().all(|accepted| is_harmless(&accepted.spec)) && named.iter().all(is_recorded)
 }
 
 fn is_on_object_store(place: &str) -> bool {
@@ -347,9 +349,8 @@ mod tests {
             let recorded: Vec<Accepted> = (2..).zip(before).map(|(number, spec)| Accepted::first(number, spec.clone())).collect();
             covers_the_end(&id, &last, &recorded, &named.iter().copied().collect())
         };
-        assert!(
-            ends(fenced(), &[fenced(), elsewhere(), fewer()], &[2, 4]) && ends(one_open(), &[fenced()], &[]) && ends(fenced(), &[], &[])
-        );
+        assert!(ends(fenced(), &[fenced(), elsewhere(), fewer()], &[2, 4]) && ends(one_open(), &[fenced()], &[]));
+        assert!(!ends(fenced(), &[], &[]), "where nothing is recorded, nobody knows what was begun");
         assert!(!ends(fenced(), &[fenced(), one_open()], &[]) && !ends(fenced(), &[fenced()], &[1]) && !ends(waits(), &[fenced()], &[]));
     }
 }

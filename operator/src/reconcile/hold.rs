@@ -28,6 +28,7 @@ use crate::fencing;
 use crate::job::{Job, Remembered};
 use crate::local::{Local, Unkept};
 use crate::metrics::StatusWrite;
+use crate::names::pod_name;
 use crate::status::{self, Change};
 use crate::stored::StoredJob;
 
@@ -215,7 +216,23 @@ async fn forgotten(context: &Context, job: &Job, footing: &Footing, local: &Loca
         (_, Some(accepted)) if !job.is_deleting() => fencing::covers(&job.id, &accepted.spec, recorded, &job.shown_generations()),
         _ => false,
     };
-    Ok(if recorded.is_some_and(|recorded| is_harmless(&recorded)) { Forgotten::Harmless } else { Forgotten::Perhaps })
+    let Some(recorded) = recorded else { return Ok(Forgotten::Perhaps) };
+    if is_harmless(&recorded) {
+        return Ok(Forgotten::Harmless);
+    }
+    if is_shown {
+        return Ok(Forgotten::Perhaps);
+    }
+    let pods = context.cluster.pods(&job.id).await?;
+    let there: Vec<&str> = pods.iter().filter(|pod| job.id.owns(&pod.metadata)).filter_map(|pod| pod.metadata.name.as_deref()).collect();
+    Ok(if is_all_there(&job.id.name, &recorded, &there) { Forgotten::Harmless } else { Forgotten::Perhaps })
+}
+
+/// Whether each task that may have been begun has its pod. A pod is made only when the one before it in its place is over, or
+/// harmless behind a fence, so whoever sees it need remember no other.
+fn is_all_there(job: &str, recorded: &[Accepted], pods: &[&str]) -> bool {
+    let mut tasks = recorded.iter().flat_map(|accepted| &accepted.spec.tasks);
+    !recorded.is_empty() && tasks.all(|task| pods.contains(&pod_name(job, &task.name).as_str()))
 }
 
 /// Whether the API server keeps a memory now, with all that is in it.
@@ -425,6 +442,21 @@ mod tests {
     fn stalled(reason: &str, message: &str) -> Value {
         let condition = json!({"type": "Stalled", "status": "True", "reason": reason, "message": message, "lastTransitionTime": "2026-11-30T12:00:00Z"});
         json!({"conditions": [condition]})
+    }
+
+    #[test]
+    fn nothing_is_forgotten_where_every_task_that_was_recorded_has_its_pod() {
+        let of = |generation, tasks: &[&str]| {
+            let tasks: Vec<Value> = tasks.iter().map(|name| json!({"name": name, "queries": []})).collect();
+            let spec = serde_json::from_value(json!({"trigger": {"continuous": {}}, "tasks": tasks})).expect("a spec");
+            Accepted::first(generation, spec)
+        };
+        let recorded = [of(1, &["a"]), of(2, &["a", "b"])];
+        assert!(is_all_there("j", &recorded, &["j--a", "j--b"]) && is_all_there("j", &recorded[..1], &["j--a"]));
+        for pods in [&[][..], &["j--a"], &["j--b", "k--a"]] {
+            assert!(!is_all_there("j", &recorded, pods), "{pods:?}");
+        }
+        assert!(!is_all_there("j", &[], &["j--a"]), "what was begun is not known");
     }
 
     #[test]

@@ -17,6 +17,8 @@ const ENTRY_REMEDY: &str = "restore it from a copy of the table; where there is 
 const CHECKPOINT_REMEDY: &str = "restore it from a copy of the table; where all entries from version 0 or from an older checkpoint on are \
                                  there, move it and _last_checkpoint out of _delta_log, and the table is read from those";
 
+/// The least bytes of an entry that says anything.
+const LEAST_ENTRY: u64 = 8;
 /// What every Parquet file ends with, after the length of its footer.
 const PARQUET_END: &[u8] = b"PAR1";
 /// The least bytes of a Parquet file: its mark at both ends and the length between.
@@ -32,7 +34,10 @@ pub fn entry(file: &str, why: &str) -> Error {
 pub async fn newest_entry(location: &TableLocation, version: u64) -> Result<Option<ObjectMeta>> {
     let name = commit_name(version);
     match location.head(&name).await? {
-        Some(meta) if meta.size == 0 => Err(entry(&location.whole(&name), "it is empty")),
+        Some(meta) if meta.size < LEAST_ENTRY => {
+            let body = location.read(&name).await?.unwrap_or_default();
+            read_commit(&location.whole(&name), &body).map(|_| Some(meta))
+        }
         found => Ok(found),
     }
 }

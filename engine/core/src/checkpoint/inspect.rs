@@ -146,8 +146,12 @@ async fn weir_files(root: &Folder, found: &mut Inspection) -> Result<()> {
 /// A plan that is missing between two kept ones.
 fn gaps(found: &mut Inspection, location: &str) {
     for pair in found.planned.windows(2) {
-        for missing in pair[0] + 1..pair[1] {
-            found.damage.push(format!("{location}/offsets/{missing} is missing between kept batches"));
+        match (pair[0] + 1, pair[1] - 1) {
+            (first, last) if first > last => {}
+            (first, last) if first == last => found.damage.push(format!("{location}/offsets/{first} is missing between kept batches")),
+            (first, last) => {
+                found.damage.push(format!("{location}/offsets/{first} to {location}/offsets/{last} are missing between kept batches"));
+            }
         }
     }
 }

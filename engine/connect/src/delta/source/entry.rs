@@ -14,6 +14,7 @@ use weir_core::{Error, Result};
 
 use super::options::Changes;
 use crate::delta::action::{MetaData, Protocol};
+use crate::delta::damage;
 
 /// A data file of the table.
 #[derive(Clone, Debug)]
@@ -116,17 +117,15 @@ impl Commit {
     /// Reads the entry of a version; `name` is for the error.
     pub fn parse(version: u64, name: &str, body: &[u8]) -> Result<Self> {
         let mut commit = Self { version, time_ms: None, operation: None, metadata: None, protocol: None, added: Vec::new(), removed: None };
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Err(damage::entry(name, "it is empty"));
+        }
         for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let line: Line = serde_json::from_slice(line).map_err(|error| {
-                Error::incompatible(
-                    "DELTA_LOG_DAMAGED",
-                    format!("line {} of the log entry {name} cannot be read; restore the entry from a copy of the table", index + 1),
-                )
-                .with_source(error)
-            })?;
+            let line: Line = serde_json::from_slice(line)
+                .map_err(|error| damage::entry(name, &format!("line {} cannot be read ({error})", index + 1)))?;
             commit.take(line);
         }
         Ok(commit)
@@ -209,9 +208,9 @@ mod tests {
         assert!(deletion_vector.is_some());
         let optimize = commit(&[&ADD.replace("true", "false"), &REMOVE.replace("true", "false")]);
         assert!(optimize.added.is_empty() && optimize.removed.is_none());
-        assert!(
-            Commit::parse(5, "00000000000000000005.json", b"{\"add\":").unwrap_err().to_string().contains("line 1 of the log entry 0000")
-        );
+        let damaged = |body: &[u8]| Commit::parse(5, "5.json", body).unwrap_err().to_string();
+        assert!(damaged(b"{\"add\":").contains("the log entry 5.json is damaged: line 1 cannot be read"));
+        assert!(damaged(b"").contains("5.json is damaged: it is empty") && damaged(b" \n").contains("it is empty"));
     }
 
     #[test]

@@ -96,7 +96,7 @@ mod tests {
     fn what_is_behind_an_offset_is_summed() {
         let mut waiting = Waiting::default();
         for (version, sizes) in [(3, vec![10, 20]), (4, vec![]), (5, vec![7])] {
-            let mut commit = Commit::parse(version, "", b"").unwrap();
+            let mut commit = Commit::parse(version, "", b"{}").unwrap();
             commit.time_ms = Some(100 * i64::try_from(version).unwrap());
             waiting.note(&commit, &sizes.into_iter().map(|size| file(size, 0)).collect::<Vec<_>>());
         }

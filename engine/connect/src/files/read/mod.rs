@@ -410,7 +410,9 @@ impl PartitionReader for FilePartition {
 
     fn name(&self) -> String {
         let uris: Vec<&str> = self.files.iter().map(|task| task.uri.as_str()).collect();
-        format!("{} as {:?}", uris.join(" "), self.scan.settings.format)
+        // The mode drops records by the columns that are read, and by their types.
+        let (format, read, declared) = (&self.scan.settings.format, &self.scan.wanted, &self.scan.settings.schema.data);
+        format!("{} as {format:?}, {read:?} of {declared:?}", uris.join(" "))
     }
 
     /// Files that are read to their end, and the rows of the next one: a file that vanishes moves no place in another.

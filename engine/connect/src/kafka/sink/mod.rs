@@ -17,7 +17,7 @@ mod trouble;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
@@ -138,6 +138,7 @@ async fn begin_session(options: &KafkaSinkOptions, shared: &Shared, context: &Si
         topic,
         silence: Arc::clone(&shared.silence),
         group: OnceLock::new(),
+        asked: Mutex::default(),
     };
     let transactions = Arc::new(Transactions::new(session, context.fence.clone(), options.step_after));
     transactions.run(Transactions::begin_session).await?;
@@ -226,7 +227,7 @@ impl Sink for KafkaSink {
     }
 
     fn is_silent(&self) -> bool {
-        self.shared.silence.is_there()
+        self.shared.silence.is_there() || self.shared.transactions.as_ref().is_some_and(|transactions| transactions.is_silent())
     }
 
     async fn commit(&self, batch: &BatchId, _parts: Vec<Written>) -> Result<Committed> {

@@ -4,7 +4,7 @@
 //! knows nothing of batches. Every call into the client is short, so that a
 //! coordinator that does not answer shows as silence and is given up in the end.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::TopicPartitionList;
@@ -19,7 +19,7 @@ use super::trouble;
 use crate::kafka::lookup::{LastWords, cannot_create};
 use crate::kafka::properties::ClientSettings;
 use crate::kafka::refusal::Refusal;
-use crate::kafka::silence::{Silence, Wait};
+use crate::kafka::silence::{SUSPICION, Silence, Wait};
 
 /// How long one call into the client may take before a look at the clock.
 const SLICE: Duration = Duration::from_millis(500);
@@ -39,6 +39,8 @@ pub struct Session {
     pub topic: Arc<str>,
     pub silence: Arc<Silence>,
     pub group: OnceLock<ConsumerGroupMetadata>,
+    /// Since when a call into the client has not come back: some take longer than they are told to.
+    pub asked: Mutex<Option<Instant>>,
 }
 
 impl Session {
@@ -109,7 +111,10 @@ impl Session {
         let begun = Instant::now();
         let mut wait = Wait::begin(&self.silence, begun);
         loop {
-            match call() {
+            *self.asked() = Some(Instant::now());
+            let answer = call();
+            *self.asked() = None;
+            match answer {
                 Ok(done) => return Ok(done),
                 Err(error) if trouble::may_pass(&error) && begun.elapsed() < patience => {
                     if let Some(refusal) = self.refusal().filter(Refusal::is_final) {
@@ -122,6 +127,15 @@ impl Session {
                 Err(error) => return Err(self.failed(doing, &error)),
             }
         }
+    }
+
+    /// Whether a call has waited for so long that brokers may not answer.
+    pub fn is_silent(&self) -> bool {
+        self.asked().is_some_and(|since| since.elapsed() >= SUSPICION)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the brokers do not let the producer in, if that is so.

@@ -80,6 +80,11 @@ impl Transactions {
         }
     }
 
+    /// Whether the coordinator has not answered for a while.
+    pub fn is_silent(&self) -> bool {
+        self.session.is_silent()
+    }
+
     /// Makes this producer the only one of the query.
     pub fn begin_session(&self) -> Result<()> {
         self.session.displace_others()
