@@ -217,6 +217,10 @@ async fn forgotten(context: &Context, job: &Job, footing: &Footing, local: &Loca
         _ => false,
     };
     let Some(recorded) = recorded else { return Ok(Forgotten::Perhaps) };
+    // What it is held for has been taken away since, which vouches for nothing.
+    if recorded.is_empty() && shows(job, Reason::MemoryLost) {
+        return Ok(Forgotten::Perhaps);
+    }
     if is_harmless(&recorded) {
         return Ok(Forgotten::Harmless);
     }
