@@ -7,6 +7,7 @@
 
 pub mod console;
 pub mod delta;
+pub mod expressions;
 pub mod files;
 pub mod kafka;
 pub mod noop;

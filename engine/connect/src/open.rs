@@ -7,10 +7,13 @@
 //! is decided in `registry`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use weir_core::checkpoint::{Fence, FencedLog};
 use weir_core::storage::Storage;
+
+use crate::expressions::Expressions;
 
 /// What every source is prepared with.
 #[derive(Clone, Debug)]
@@ -56,6 +59,8 @@ pub struct SinkSettings<'a> {
     pub storage: &'a Storage,
     /// Spark settings by name that the manifest sets.
     pub conf: &'a BTreeMap<String, String>,
+    /// Evaluates what the sink's table has of SQL.
+    pub expressions: &'a Arc<dyn Expressions>,
 }
 
 /// A sink's place in a claimed checkpoint.

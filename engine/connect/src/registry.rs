@@ -138,7 +138,7 @@ fn cannot_be(format: Format, role: &str) -> Error {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::testing::{sink_context, source_context, source_place, storage};
+    use crate::testing::{expressions, sink_context, source_context, source_place, storage};
     use weir_core::ErrorClass;
 
     fn map(options: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -160,8 +160,9 @@ mod tests {
             assert_eq!(error.class(), ErrorClass::Config);
         }
         let context = sink_context(dir.path(), uuid::Uuid::nil());
+        let expressions = &expressions();
         let (schema, storage, conf, none, value) = (&crate::rate::schema(), &storage(), &map(&[]), &map(&[]), &["value".to_owned()]);
-        let noop = SinkSettings { format: "noop", options: none, schema, partition_by: &[], upsert: None, storage, conf };
+        let noop = SinkSettings { format: "noop", options: none, schema, partition_by: &[], upsert: None, storage, conf, expressions };
         for format in ["console", "noop"] {
             assert!(open_sink(SinkSettings { format, ..noop }, &context).await.is_ok());
         }
@@ -178,7 +179,7 @@ mod tests {
         use arrow::datatypes::{DataType, Field, Schema};
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
-        let (storage, conf) = (&storage(), &map(&[]));
+        let (storage, conf, expressions) = (&storage(), &map(&[]), &expressions());
         let (place, file) = (dir.path().join("out"), dir.path().join("file"));
         let (place, file) = (place.to_str().unwrap(), file.to_str().unwrap());
         let columns = |columns: &[(&str, DataType)]| -> SchemaRef {
@@ -205,7 +206,7 @@ mod tests {
             ),
         ];
         let check = |format: &str, options: &BTreeMap<String, String>, schema: &SchemaRef| {
-            check_sink(SinkSettings { format, options, schema, partition_by: &[], upsert: None, storage, conf })
+            check_sink(SinkSettings { format, options, schema, partition_by: &[], upsert: None, storage, conf, expressions })
         };
         for (format, options, schema, condition) in &cases {
             assert_eq!(check(format, options, schema).unwrap_err().condition(), *condition, "{format}");
@@ -214,7 +215,8 @@ mod tests {
         let by = |format: &str, column: &str| {
             let options = map(&[("path", place)]);
             let partition_by = &[column.to_owned()];
-            let settings = SinkSettings { format, options: &options, schema: &listed, partition_by, upsert: None, storage, conf };
+            let settings =
+                SinkSettings { format, options: &options, schema: &listed, partition_by, upsert: None, storage, conf, expressions };
             check_sink(settings).unwrap_err().to_string()
         };
         for format in ["parquet", "delta"] {
@@ -233,7 +235,8 @@ mod tests {
             ("text", map(&[("path", place)]), &nowhere, "INVALID_TIMEZONE"),
             ("console", map(&[]), &nowhere, "INVALID_TIMEZONE"),
         ] {
-            let settings = SinkSettings { format, options: &options, schema: &text, partition_by: &[], upsert: None, storage, conf };
+            let settings =
+                SinkSettings { format, options: &options, schema: &text, partition_by: &[], upsert: None, storage, conf, expressions };
             assert_eq!(check_sink(settings).unwrap_err().condition(), condition, "{format}");
         }
         assert!(!dir.path().join("out").exists());

@@ -8,6 +8,8 @@ mod golden;
 mod judged;
 #[path = "delta/query.rs"]
 mod query;
+#[path = "delta/rules.rs"]
+mod rules;
 #[path = "delta/source.rs"]
 mod source;
 #[path = "delta/source_golden.rs"]

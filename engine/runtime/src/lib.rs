@@ -7,6 +7,7 @@
 
 pub mod environment;
 pub mod event_time;
+pub mod expressions;
 pub mod http;
 pub mod lanes;
 pub mod memory;

@@ -17,6 +17,7 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::sqlparser::ast::Query;
 use weir_core::{Error, Result};
 
 use crate::analyzer::{Analyzer, Catalog, OutputMode, ParsedObservation, Relation, Table, check, metric_field, view_field};
@@ -98,6 +99,23 @@ pub fn compile(
     text: &QueryText,
     mode: OutputMode,
 ) -> Result<CompiledQuery> {
+    let sql = parse_query(&text.sql).map_err(in_sql)?;
+    compile_parsed(conf, streams, statics, text, &sql, mode)
+}
+
+fn in_sql(error: Error) -> Error {
+    error.in_field("sql")
+}
+
+/// Compiles a streaming query whose own SQL is parsed.
+pub(crate) fn compile_parsed(
+    conf: &SqlConf,
+    streams: Vec<StreamInput>,
+    statics: Vec<StaticInput>,
+    text: &QueryText,
+    sql: &Query,
+    mode: OutputMode,
+) -> Result<CompiledQuery> {
     conf.zone()?;
     let mut tables = Vec::new();
     let mut schemas: Vec<SchemaRef> = Vec::new();
@@ -114,10 +132,8 @@ pub fn compile(
         tables.push(Table { name: table.name, provider: Arc::new(StaticTable(table.table)), stream: None });
     }
     let catalog = catalog(tables, text)?;
-    let in_sql = |error: Error| error.in_field("sql");
-    let sql = parse_query(&text.sql).map_err(in_sql)?;
     let analyzer = Analyzer::new(conf, &catalog, BatchTime::at(0));
-    let relation = analyzer.query(&sql).map_err(in_sql)?;
+    let relation = analyzer.query(sql).map_err(in_sql)?;
     let order = analyzer.used_streams.take();
     if relation.streaming {
         check(&analyzer.findings.take(), mode, streams.iter().any(|stream| stream.has_watermark)).map_err(in_sql)?;

@@ -18,6 +18,7 @@ pub mod datetime;
 pub mod ddl;
 pub mod error;
 mod exec;
+mod expressions;
 mod functions;
 pub mod json;
 mod json_row;
@@ -32,6 +33,7 @@ pub use compile::{CompiledQuery, Observation, QueryText, StaticInput, StreamInpu
 pub use conf::SqlConf;
 pub use ddl::{parse_ddl_schema, parse_ddl_type, parse_type_name};
 pub use exec::{LANE_POOL_BYTES, Lane, ObservedPartial, merge_observed};
+pub use expressions::compile_expressions;
 pub use json_row::rows_to_json;
 pub use types::spark_type_name;
 

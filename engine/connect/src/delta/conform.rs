@@ -2,8 +2,7 @@
 //!
 //! Columns are picked by the layout, nested fields are matched by name, and
 //! values are cast with an error instead of null where one does not fit, as
-//! Spark's store assignment does. Nulls in NOT NULL columns are refused here,
-//! before anything is written.
+//! Spark's store assignment does.
 
 use std::sync::Arc;
 
@@ -11,30 +10,19 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, n
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::error::ArrowError;
-use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use arrow::record_batch::RecordBatch;
 use weir_core::{Error, Result};
 
 use super::layout::Layout;
 use super::schema::same_name;
 
-/// The slice with the layout's columns and types.
-pub fn conform(layout: &Layout, slice: &RecordBatch) -> Result<RecordBatch> {
-    let mut columns = Vec::with_capacity(layout.sources.len());
-    for (source, field) in layout.sources.iter().zip(layout.written.fields()) {
-        let column = to_type(slice.column(*source), field.data_type()).map_err(|e| does_not_fit(field, e))?;
-        if !field.is_nullable() && column.logical_null_count() > 0 {
-            return Err(Error::config(
-                "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
-                format!("NOT NULL constraint violated for column: {}; filter or replace nulls in the query's SQL", field.name()),
-            ));
-        }
-        columns.push(column);
-    }
-    let options = RecordBatchOptions::new().with_row_count(Some(slice.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(&layout.written), columns, &options).map_err(|e| {
-        Error::config("TASK_WRITE_FAILED", "the query's rows do not fit the table; CAST the columns to the table's types in the SQL")
-            .with_source(e)
-    })
+/// The layout's columns in the table's types; `None` for those that the query does not yield.
+pub fn conform(layout: &Layout, slice: &RecordBatch) -> Result<Vec<Option<ArrayRef>>> {
+    let columns = layout.sources.iter().zip(layout.written.fields()).map(|(source, field)| {
+        let column = source.map(|source| to_type(slice.column(source), field.data_type()));
+        column.transpose().map_err(|e| does_not_fit(field, e))
+    });
+    columns.collect()
 }
 
 fn does_not_fit(field: &Field, error: ArrowError) -> Error {

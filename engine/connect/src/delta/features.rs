@@ -101,13 +101,6 @@ pub fn check_mergeable(url: &str, metadata: &MetaData) -> Result<()> {
 
 fn check_configuration(url: &str, metadata: &MetaData) -> Result<()> {
     for (name, value) in &metadata.configuration {
-        if let Some(constraint) = name.strip_prefix("delta.constraints.") {
-            return Err(refused(
-                url,
-                &format!("it has the CHECK constraint {constraint} ({value}), which Weir does not evaluate"),
-                "filter in the query's SQL and drop the constraint with ALTER TABLE ... DROP CONSTRAINT",
-            ));
-        }
         if name == "delta.columnMapping.mode" && !value.eq_ignore_ascii_case("none") {
             return Err(refused(url, &format!("it uses column mapping ({value})"), "write to a table without column mapping"));
         }
@@ -118,22 +111,8 @@ fn check_configuration(url: &str, metadata: &MetaData) -> Result<()> {
 fn check_columns(url: &str, schema: &StructType) -> Result<()> {
     for field in schema.fields() {
         let named = |key: &str| field.metadata.get(key).filter(|value| **value != MetadataValue::String(String::new()));
-        if let Some(expression) = named("delta.generationExpression") {
-            return Err(refused(
-                url,
-                &format!("the column `{}` is generated ({expression}), which Weir does not evaluate", field.name()),
-                "compute it in the query's SQL and write to a table where it is an ordinary column",
-            ));
-        }
         if named("delta.identity.start").is_some() {
             return Err(refused(url, &format!("the column `{}` is an identity column", field.name()), "write to a table without one"));
-        }
-        if named("delta.invariants").is_some() {
-            return Err(refused(
-                url,
-                &format!("the column `{}` has an invariant, which Weir does not evaluate", field.name()),
-                "filter in the query's SQL and write to a table without it",
-            ));
         }
     }
     Ok(())
@@ -181,13 +160,12 @@ mod tests {
             check_writable("t", protocol, metadata, schema).unwrap_err().to_string()
         };
         assert!(said(&with(&["rowTracking"]), &metadata(&[]), &schema).contains("rowTracking"));
-        assert!(said(&plain, &metadata(&[("delta.constraints.pos", "v >= 0")]), &schema).contains("CHECK constraint pos (v >= 0)"));
         assert!(said(&plain, &metadata(&[("delta.columnMapping.mode", "name")]), &schema).contains("column mapping"));
         let merging = |name: &str| check_mergeable("t", &metadata(&[(name, "true")])).unwrap_err();
         assert_eq!(merging("delta.appendOnly").condition(), "DELTA_CANNOT_MODIFY_APPEND_ONLY");
         assert!(merging("delta.enableChangeDataFeed").to_string().contains("change data feed"));
         check_mergeable("t", &metadata(&[("delta.appendOnly", "false"), ("delta.enableDeletionVectors", "true")])).unwrap();
-        let generated = StructField::nullable("g", DataType::INTEGER).with_metadata([("delta.generationExpression", "v * 2")]);
-        assert!(said(&plain, &metadata(&[]), &StructType::try_new([generated]).unwrap()).contains("`g` is generated (v * 2)"));
+        let identity = StructField::nullable("i", DataType::LONG).with_metadata([("delta.identity.start", MetadataValue::Number(1))]);
+        assert!(said(&plain, &metadata(&[]), &StructType::try_new([identity]).unwrap()).contains("`i` is an identity column"));
     }
 }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use deltalake_core::kernel::StructType;
 use deltalake_core::kernel::engine::arrow_conversion::TryIntoArrow;
 use weir_core::{Error, Result};
@@ -18,9 +18,11 @@ use weir_decode::spark_type::spark_field_type_name;
 use super::features;
 use super::options::SchemaEvolution;
 use super::partition::can_partition;
+use super::rules::{self, Rules};
 use super::schema::{self, same_name};
 use super::state::TableState;
 use super::upsert::Keys;
+use crate::expressions::Expressions;
 use crate::open::UpsertBy;
 
 /// The plan of a query's rows in a table.
@@ -32,8 +34,8 @@ pub struct Layout {
     pub added: Vec<String>,
     /// The table's partition columns.
     pub partition_columns: Vec<String>,
-    /// For each written column, its index in the query's rows.
-    pub sources: Vec<usize>,
+    /// For each written column, its index in the query's rows; `None` where the table itself gives the values.
+    pub sources: Vec<Option<usize>>,
     /// The written columns, partition columns included, in the table's order.
     pub written: SchemaRef,
     /// Indexes of the partition columns in `written`.
@@ -42,6 +44,8 @@ pub struct Layout {
     pub file_indexes: Vec<usize>,
     /// The files' schema.
     pub file: SchemaRef,
+    /// What the table demands of rows.
+    pub rules: Rules,
     /// By which columns rows are merged; else they are appended.
     pub upsert: Option<Keys>,
 }
@@ -59,6 +63,8 @@ pub struct Request {
     pub upsert: Option<UpsertBy>,
     /// The table's location, for messages.
     pub url: String,
+    /// Evaluates what the table has of SQL.
+    pub expressions: Arc<dyn Expressions>,
 }
 
 impl Layout {
@@ -68,15 +74,21 @@ impl Layout {
         let mut layout = match existing {
             None => {
                 let partition_columns = resolve_partition_by(request, &query)?;
-                Self::lay(request, query, Vec::new(), partition_columns)?
+                Self::lay(request, query, Vec::new(), partition_columns, Rules::default())?
             }
             Some(table) => {
                 features::check_writable(&request.url, &table.protocol, &table.metadata, &table.schema)?;
                 check_partitioning(request, &table.metadata.partition_columns)?;
                 let merged = schema::merge(&table.schema, &query)?;
                 check_added(request, table, &merged)?;
-                check_missing(request, &table.schema, &query, &table.metadata.partition_columns)?;
-                Self::lay(request, merged.schema, merged.added, table.metadata.partition_columns.clone())?
+                let columns = Arc::new(arrow_of(&merged.schema, &request.url)?);
+                let given = |name: &str| query.field_names().any(|column| same_name(column, name));
+                let configuration = &table.metadata.configuration;
+                let over = rules::Over { columns, expressions: Arc::clone(&request.expressions) };
+                let rules = Rules::plan(over, &merged.schema, configuration, given)
+                    .map_err(|e| e.context(format!("cannot write to {}", request.url)))?;
+                check_missing(request, &query, &table.metadata.partition_columns, &rules)?;
+                Self::lay(request, merged.schema, merged.added, table.metadata.partition_columns.clone(), rules)?
             }
         };
         layout.upsert = request.upsert.as_ref().map(|by| Keys::plan(by, request, &layout, existing)).transpose()?;
@@ -86,18 +98,32 @@ impl Layout {
     /// The layout of whole rows of the table, for those that are written again.
     pub fn whole(&self, url: &str) -> Result<Self> {
         let query = Arc::new(arrow_of(&self.table, url)?);
-        let request = Request { query, partition_by: Vec::new(), evolution: SchemaEvolution::Refuse, upsert: None, url: url.to_owned() };
-        Self::lay(&request, self.table.clone(), Vec::new(), self.partition_columns.clone())
+        let given = |name: &str| query.index_of(name).ok();
+        Self::lay_out(url, self.table.clone(), Vec::new(), self.partition_columns.clone(), Rules::default(), given)
     }
 
-    fn lay(request: &Request, table: StructType, added: Vec<String>, partition_columns: Vec<String>) -> Result<Self> {
-        let arrow = arrow_of(&table, &request.url)?;
+    fn lay(request: &Request, table: StructType, added: Vec<String>, partition_columns: Vec<String>, rules: Rules) -> Result<Self> {
+        let given = |name: &str| request.query.fields().iter().position(|column| same_name(column.name(), name));
+        Self::lay_out(&request.url, table, added, partition_columns, rules, given)
+    }
+
+    fn lay_out(
+        url: &str,
+        table: StructType,
+        added: Vec<String>,
+        partition_columns: Vec<String>,
+        rules: Rules,
+        given: impl Fn(&str) -> Option<usize>,
+    ) -> Result<Self> {
+        let arrow = arrow_of(&table, url)?;
         let mut sources = Vec::new();
         let mut written: Vec<Arc<Field>> = Vec::new();
         for field in arrow.fields() {
-            if let Some(index) = request.query.fields().iter().position(|column| same_name(column.name(), field.name())) {
-                sources.push(index);
-                written.push(Arc::new(field.as_ref().clone().with_metadata(std::collections::HashMap::new())));
+            let source = given(field.name());
+            if source.is_some() || rules.fill(field.name()) {
+                sources.push(source);
+                let lenient = without_nested_not_null(field.data_type());
+                written.push(Arc::new(Field::new(field.name(), lenient, field.is_nullable())));
             }
         }
         let position = |name: &String| written.iter().position(|field| same_name(field.name(), name));
@@ -125,7 +151,7 @@ impl Layout {
         let written: SchemaRef = Arc::new(Schema::new(written));
         let file =
             Arc::new(written.project(&file_indexes).map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "no file schema").with_source(e))?);
-        Ok(Self { table, added, partition_columns, sources, written, partition_indexes, file_indexes, file, upsert: None })
+        Ok(Self { table, added, partition_columns, sources, written, partition_indexes, file_indexes, file, rules, upsert: None })
     }
 
     /// Whether files written under this layout belong into the table as it is now.
@@ -136,6 +162,7 @@ impl Layout {
                     .field_with_name(field.name())
                     .is_ok_and(|current| current.data_type() == field.data_type() && (current.is_nullable() || !field.is_nullable()))
             })
+            && self.rules == now.rules
             && now.written.fields().iter().all(|field| field.is_nullable() || self.written.field_with_name(field.name()).is_ok())
     }
 }
@@ -208,22 +235,25 @@ fn check_added(request: &Request, table: &TableState, merged: &schema::Merged) -
     Ok(())
 }
 
-fn check_missing(request: &Request, table: &StructType, query: &StructType, partition_columns: &[String]) -> Result<()> {
-    for field in table.fields().filter(|field| !query.field_names().any(|name| same_name(name, field.name()))) {
-        let name = field.name();
-        let (condition, why) = if partition_columns.iter().any(|column| same_name(column, name)) {
-            ("DELTA_MISSING_PARTITION_COLUMN", "is a partition column of the table")
-        } else if !field.is_nullable() {
-            ("DELTA_MISSING_NOT_NULL_COLUMN_VALUE", "is NOT NULL in the table")
-        } else if field.metadata.contains_key("CURRENT_DEFAULT") {
-            ("DELTA_UNSUPPORTED_COLUMN_DEFAULT", "has a default value in the table, which Weir does not evaluate")
-        } else {
-            continue;
-        };
-        return Err(Error::config(
-            condition,
-            format!("the column `{name}` {why} {} but the query does not yield it; add it to the SELECT", request.url),
-        ));
+fn check_missing(request: &Request, query: &StructType, partition_columns: &[String], rules: &Rules) -> Result<()> {
+    let given = |name: &String| query.field_names().any(|column| same_name(column, name)) || rules.fill(name);
+    let partition = partition_columns.iter().find(|name| !given(name));
+    let (condition, name, why) = match (partition, rules.missing(|path| rules::has_path(query, path))) {
+        (Some(name), _) => ("DELTA_MISSING_PARTITION_COLUMN", name.clone(), "is a partition column of the table"),
+        (None, Some(path)) => ("DELTA_MISSING_NOT_NULL_COLUMN_VALUE", path, "is NOT NULL in the table"),
+        (None, None) => return Ok(()),
+    };
+    let text = format!("the column `{name}` {why} {} but the query does not yield it; add it to the SELECT", request.url);
+    Err(Error::config(condition, text))
+}
+
+/// The type as files have it: NOT NULL inside structs is a rule for rows, not for Parquet's levels.
+fn without_nested_not_null(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Struct(fields) => {
+            let lenient = |field: &Arc<Field>| Field::new(field.name(), without_nested_not_null(field.data_type()), true);
+            DataType::Struct(fields.iter().map(lenient).collect())
+        }
+        other => other.clone(),
     }
-    Ok(())
 }

@@ -6,14 +6,15 @@
 //! on, in every attempt (`sink`). Whole snapshots, log checkpoints, clean-up
 //! and reading are the Delta library's and its kernel's.
 //!
-//! `commit`, `layout`, `schema`, `features`, `options` decide; `state`,
-//! `file`, `writer`, `sink`, `maintain`, `provider` do; `damage` finds what is wrong with a log. `upsert` merges a batch by
+//! `commit`, `layout`, `schema`, `rules`, `features`, `options` decide; `state`,
+//! `file`, `enforce`, `writer`, `sink`, `maintain`, `provider` do; `damage` finds what is wrong with a log. `upsert` merges a batch by
 //! key instead of appending it. The source is `source`.
 
 mod action;
 mod commit;
 mod conform;
 mod damage;
+mod enforce;
 mod features;
 mod file;
 mod layout;
@@ -23,6 +24,7 @@ pub mod memory;
 mod options;
 mod partition;
 mod provider;
+mod rules;
 mod schema;
 mod sink;
 mod source;
@@ -40,7 +42,7 @@ use weir_core::{Error, Result};
 pub use location::TableLocation;
 pub use options::SinkOptions;
 pub use provider::open_table;
-pub use sink::DeltaSink;
+pub use sink::{DeltaSink, SinkColumns};
 pub use source::{DeltaSourceOptions, PreparedDelta};
 
 use crate::open::{SinkContext, SinkSettings};
@@ -49,13 +51,13 @@ use crate::sink::Sink;
 /// Opens the Delta sink for a query's output schema.
 pub async fn open_sink(settings: &SinkSettings<'_>, context: &SinkContext) -> Result<Box<dyn Sink>> {
     let (options, location) = place(settings)?;
-    Ok(Box::new(DeltaSink::open(location, options, Arc::clone(settings.schema), settings.partition_by.to_vec(), context.query_id).await?))
+    Ok(Box::new(DeltaSink::open(location, options, columns(settings), context.query_id).await?))
 }
 
 /// What is wrong with a sink as far as options and columns tell.
 pub fn check_sink(settings: &SinkSettings<'_>) -> Result<()> {
     let (options, location) = place(settings)?;
-    DeltaSink::check(&location, &options, Arc::clone(settings.schema), settings.partition_by.to_vec())
+    DeltaSink::check(&location, &options, columns(settings))
 }
 
 /// What is wrong with the sink for the table that is there, if it is on this machine: what the task would say when it
@@ -66,7 +68,15 @@ pub async fn check_table(settings: &SinkSettings<'_>) -> Result<()> {
         return Ok(());
     }
     // Whose record is asked for does not matter: none is looked at.
-    DeltaSink::open(location, options, Arc::clone(settings.schema), settings.partition_by.to_vec(), uuid::Uuid::nil()).await.map(drop)
+    DeltaSink::open(location, options, columns(settings), uuid::Uuid::nil()).await.map(drop)
+}
+
+fn columns(settings: &SinkSettings<'_>) -> SinkColumns {
+    SinkColumns {
+        query: Arc::clone(settings.schema),
+        partition_by: settings.partition_by.to_vec(),
+        expressions: Arc::clone(settings.expressions),
+    }
 }
 
 fn place(settings: &SinkSettings<'_>) -> Result<(SinkOptions, TableLocation)> {

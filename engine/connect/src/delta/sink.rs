@@ -26,6 +26,7 @@ use super::options::SinkOptions;
 use super::state::{self, Fingerprint, TableState, Trail, refresh};
 use super::upsert::{Merged, Merging};
 use super::writer::{DeltaWriter, WriterSettings};
+use crate::expressions::Expressions;
 use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile};
 
 /// Bytes at which a file is closed, unless `delta.targetFileSize` says otherwise.
@@ -44,6 +45,17 @@ pub struct DeltaSink {
     opened_table: Option<String>,
     shared: Mutex<Shared>,
     maintenance: Maintenance,
+}
+
+/// What a sink is to take, and who knows what its table has of SQL.
+#[derive(Clone, Debug)]
+pub struct SinkColumns {
+    /// The query's output schema.
+    pub query: SchemaRef,
+    /// The manifest's `partitionBy`.
+    pub partition_by: Vec<String>,
+    /// Evaluates constraints, generated columns and defaults.
+    pub expressions: Arc<dyn Expressions>,
 }
 
 struct Shared {
@@ -67,15 +79,9 @@ struct MergeInHand {
 
 impl DeltaSink {
     /// Opens the sink: reads the table and lays the query's columns over it.
-    pub async fn open(
-        location: TableLocation,
-        options: SinkOptions,
-        query: SchemaRef,
-        partition_by: Vec<String>,
-        query_id: uuid::Uuid,
-    ) -> Result<Self> {
+    pub async fn open(location: TableLocation, options: SinkOptions, columns: SinkColumns, query_id: uuid::Uuid) -> Result<Self> {
         let table = state::load(&location, &query_id.to_string()).await?;
-        let request = request(&location, &options, query, partition_by);
+        let request = request(&location, &options, columns);
         let layout = Arc::new(Layout::plan(&request, table.as_ref())?);
         let table_id = table.as_ref().map(|table| table.metadata.id.clone());
         let maintenance = Maintenance::new(location.clone());
@@ -85,8 +91,8 @@ impl DeltaSink {
     }
 
     /// Refuses columns that no table could take; reads nothing.
-    pub fn check(location: &TableLocation, options: &SinkOptions, query: SchemaRef, partition_by: Vec<String>) -> Result<()> {
-        Layout::plan(&request(location, options, query, partition_by), None).map(drop)
+    pub fn check(location: &TableLocation, options: &SinkOptions, columns: SinkColumns) -> Result<()> {
+        Layout::plan(&request(location, options, columns), None).map(drop)
     }
 
     async fn renew(&self, shared: &mut Shared) -> Result<state::Refreshed> {
@@ -250,8 +256,10 @@ impl MergeInHand {
     }
 }
 
-fn request(location: &TableLocation, options: &SinkOptions, query: SchemaRef, partition_by: Vec<String>) -> Request {
-    Request { query, partition_by, evolution: options.evolution, upsert: options.upsert.clone(), url: location.url().to_string() }
+fn request(location: &TableLocation, options: &SinkOptions, columns: SinkColumns) -> Request {
+    let SinkColumns { query, partition_by, expressions } = columns;
+    let (evolution, upsert, url) = (options.evolution, options.upsert.clone(), location.url().to_string());
+    Request { query, partition_by, evolution, upsert, url, expressions }
 }
 
 fn blind(location: &TableLocation, version: u64) -> Error {

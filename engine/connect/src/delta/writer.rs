@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use chrono::Utc;
 use weir_core::{Error, Result};
 
-use super::conform::conform;
+use super::enforce::Enforcer;
 use super::file::{DataFile, FinishedFile};
 use super::layout::Layout;
 use super::location::TableLocation;
@@ -36,6 +36,7 @@ pub struct WriterSettings {
 pub struct DeltaWriter {
     location: TableLocation,
     layout: Arc<Layout>,
+    enforcer: Enforcer,
     settings: WriterSettings,
     lane: usize,
     /// Open files, least recently used first.
@@ -48,7 +49,8 @@ pub struct DeltaWriter {
 impl DeltaWriter {
     /// A writer without rows.
     pub fn new(location: TableLocation, layout: Arc<Layout>, settings: WriterSettings, lane: usize) -> Self {
-        Self { location, layout, settings, lane, open: Vec::new(), done: Vec::new(), rows: 0, share: Share::default() }
+        let enforcer = Enforcer::new(Arc::clone(&layout));
+        Self { location, layout, enforcer, settings, lane, open: Vec::new(), done: Vec::new(), rows: 0, share: Share::default() }
     }
 
     async fn write_part(&mut self, values: Values, rows: RecordBatch) -> Result<()> {
@@ -140,7 +142,7 @@ impl SinkWriter for DeltaWriter {
             return Ok(());
         }
         self.rows += slice.num_rows() as u64;
-        let rows = conform(&self.layout, &slice)?;
+        let rows = self.enforcer.rows(&slice).await?;
         let failed = |error| Error::retryable("TASK_WRITE_FAILED", "the rows could not be split by partition").with_source(error);
         if self.layout.partition_indexes.is_empty() {
             self.write_part(Values::new(), rows).await?;

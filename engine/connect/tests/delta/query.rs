@@ -8,10 +8,12 @@ use arrow::array::{ArrayRef, Int32Array, StringArray};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use uuid::Uuid;
-use weir_connect::delta::{DeltaSink, SinkOptions, TableLocation};
+use weir_connect::delta::{DeltaSink, SinkColumns, SinkOptions, TableLocation};
 use weir_connect::open::UpsertBy;
 use weir_connect::{BatchId, Committed, Sink};
 use weir_core::storage::{Durability, Storage};
+use weir_runtime::expressions::SqlExpressions;
+use weir_sql::SqlConf;
 
 #[derive(Clone, Debug)]
 pub struct Query {
@@ -35,7 +37,9 @@ impl Query {
     pub async fn open(&self, schema: SchemaRef) -> weir_core::Result<DeltaSink> {
         let options = SinkOptions { upsert: self.upsert.clone(), ..SinkOptions::parse(&self.options, &BTreeMap::new())? };
         let folder = storage().open(&options.path)?;
-        DeltaSink::open(TableLocation::in_folder(&folder), options, schema, self.partition_by.clone(), self.id).await
+        let expressions = SqlExpressions::shared(&SqlConf::default());
+        let columns = SinkColumns { query: schema, partition_by: self.partition_by.clone(), expressions };
+        DeltaSink::open(TableLocation::in_folder(&folder), options, columns, self.id).await
     }
 
     pub async fn write(&self, sink: &DeltaSink, batch: u64, rows: &RecordBatch) -> weir_core::Result<Committed> {

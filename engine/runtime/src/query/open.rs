@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use uuid::Uuid;
+use weir_connect::expressions::Expressions;
 use weir_connect::open::{SinkContext, SinkSettings, SourceContext, SourcePlace};
 use weir_connect::registry;
 use weir_connect::{PreparedSource, Scan, Sink, Source, Standing};
@@ -25,6 +26,7 @@ use super::batch::SourceScan;
 use super::definition::{InputDefinition, QueryDefinition, SinkDefinition};
 use crate::environment::TaskEnvironment;
 use crate::event_time::{Case, event_column};
+use crate::expressions::SqlExpressions;
 use crate::lanes::Lanes;
 use crate::places;
 
@@ -61,7 +63,8 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
 
     let Prepared { mut sources, scans, compiled } = prepare(definition, &storage).await?;
     let schema = compiled.schema();
-    let settings = settings(definition, &schema, &storage);
+    let expressions = SqlExpressions::shared(&definition.sql_conf);
+    let settings = settings(definition, &schema, &storage, &expressions);
     registry::check_sink(settings).map_err(in_sink)?;
     for (source, input) in sources.iter_mut().zip(&definition.sources) {
         source.make_clients().map_err(|e| in_source(e, input))?;
@@ -119,7 +122,8 @@ pub async fn check(definition: &QueryDefinition, extent: Extent, storage: &Stora
     let compiled = prepare(definition, storage).await?.compiled;
     if extent == Extent::Whole {
         let schema = compiled.schema();
-        let settings = settings(definition, &schema, storage);
+        let expressions = SqlExpressions::shared(&definition.sql_conf);
+        let settings = settings(definition, &schema, storage, &expressions);
         registry::check_sink(settings).map_err(in_sink)?;
         registry::check_sink_table(settings).await.map_err(in_sink)?;
     }
@@ -128,9 +132,14 @@ pub async fn check(definition: &QueryDefinition, extent: Extent, storage: &Stora
     planned.await.map_err(|e| e.in_field("sql"))
 }
 
-fn settings<'a>(definition: &'a QueryDefinition, schema: &'a SchemaRef, storage: &'a Storage) -> SinkSettings<'a> {
+fn settings<'a>(
+    definition: &'a QueryDefinition,
+    schema: &'a SchemaRef,
+    storage: &'a Storage,
+    expressions: &'a Arc<dyn Expressions>,
+) -> SinkSettings<'a> {
     let SinkDefinition { format, options, partition_by, upsert } = &definition.sink;
-    SinkSettings { format, options, schema, partition_by, upsert: upsert.as_ref(), storage, conf: &definition.conf }
+    SinkSettings { format, options, schema, partition_by, upsert: upsert.as_ref(), storage, conf: &definition.conf, expressions }
 }
 
 fn in_sink(error: Error) -> Error {

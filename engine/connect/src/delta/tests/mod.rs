@@ -20,9 +20,10 @@ use weir_core::storage::{Durability, Storage};
 
 use super::location::TableLocation;
 use super::options::SinkOptions;
-use super::sink::DeltaSink;
+use super::sink::{DeltaSink, SinkColumns};
 use crate::open::{SinkSettings, UpsertBy};
 use crate::sink::{BatchId, Committed, Sink};
+use crate::testing::expressions;
 
 pub fn storage() -> Storage {
     Storage::new(Durability::PageCache)
@@ -63,7 +64,8 @@ impl Query {
 
     pub async fn open_at(&self, location: TableLocation, schema: SchemaRef) -> weir_core::Result<DeltaSink> {
         let options = SinkOptions { upsert: self.upsert.clone(), ..SinkOptions::parse(&self.options, &BTreeMap::new())? };
-        DeltaSink::open(location, options, schema, self.partition_by.clone(), self.id).await
+        let columns = SinkColumns { query: schema, partition_by: self.partition_by.clone(), expressions: expressions() };
+        DeltaSink::open(location, options, columns, self.id).await
     }
 
     pub async fn open(&self, schema: SchemaRef) -> weir_core::Result<DeltaSink> {
@@ -120,6 +122,7 @@ async fn a_column_that_the_table_lacks_is_refused_before_anything_runs_unless_it
             upsert: None,
             storage,
             conf,
+            expressions: &expressions(),
         })
         .await
     };

@@ -45,6 +45,7 @@ impl Keys {
             let query = schema::from_arrow(&request.query)?;
             let mut lacking = Vec::new();
             find_lacking("", &table.schema, &query, &mut lacking);
+            lacking.retain(|name| !layout.rules.generates(name));
             if !lacking.is_empty() {
                 return Err(Error::config(
                     "DELTA_MERGE_UNRESOLVED_EXPRESSION",

@@ -33,7 +33,16 @@ impl World {
         let context = sink_context(&self.dir.path().join("checkpoint"), query);
         let (schema, storage, conf) = (&schema(), &storage(), &BTreeMap::new());
         FileSink::open(
-            &SinkSettings { format, options: &options, schema, partition_by: &partition_by, upsert: None, storage, conf },
+            &SinkSettings {
+                format,
+                options: &options,
+                schema,
+                partition_by: &partition_by,
+                upsert: None,
+                storage,
+                conf,
+                expressions: &crate::testing::expressions(),
+            },
             &context,
         )
         .await
