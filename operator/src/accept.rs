@@ -4,7 +4,8 @@
 //! checkpoint, allowed references, and `weir check`. An accepted generation is
 //! an immutable ConfigMap before any pod uses it, so it is also the record of
 //! the acceptance: a pass that died after writing it finds it again, and a
-//! rejected edit never stops the last good generation from being restarted.
+//! rejected edit never stops the last good generation from being restarted. It
+//! is sealed, because others may write ConfigMaps and pods are made from it.
 //! A name that something else holds is told and waited for, never taken.
 //! Pure: looking things up and running the check are the caller's.
 
@@ -25,6 +26,7 @@ use crate::build::{self, ACCEPTED_KEY, BuildError, DOCUMENT_KEY};
 use crate::names::{self, JobId};
 use crate::paths;
 use crate::rbac::SecretAccess;
+use crate::token::{self, OperatorKey};
 
 /// When to look again at what an earlier job of the name left; it is as good as gone.
 const LEFT_OVER: Duration = Duration::from_secs(2);
@@ -89,19 +91,30 @@ pub fn task_references(task: &weir_crds::resource::TaskSpec) -> impl Iterator<It
     inputs.chain(sinks).flatten().filter(|reference| reference.on_change == OnChangeSpec::Restart)
 }
 
-/// The ConfigMap of an accepted generation. The spec stands in its document alone.
-pub fn record(id: &JobId, accepted: &Accepted) -> Result<ConfigMap, BuildError> {
+/// The ConfigMap of an accepted generation, sealed. The spec stands in its document alone.
+pub fn record(key: &OperatorKey, id: &JobId, accepted: &Accepted) -> Result<ConfigMap, BuildError> {
     let document = build::job_document(&id.name, &id.namespace, &accepted.spec, &BTreeMap::new());
     let mut record = serde_json::to_value(accepted).unwrap_or_default();
     if let Some(fields) = record.as_object_mut() {
         fields.remove("spec");
     }
-    build::generation_config_map(id, accepted.generation, &document, &record)
+    let mut map = build::generation_config_map(id, accepted.generation, &document, &record)?;
+    let seal = seal(key, id, &map).unwrap_or_default();
+    map.metadata.annotations = Some(BTreeMap::from([(names::SEAL.to_owned(), seal)]));
+    Ok(map)
 }
 
-/// The record in a ConfigMap of ours.
-pub fn recorded(id: &JobId, map: &ConfigMap) -> Option<Accepted> {
-    if !id.owns(&map.metadata) {
+/// The seal that a ConfigMap of ours has.
+fn seal(key: &OperatorKey, id: &JobId, map: &ConfigMap) -> Option<String> {
+    let data = map.data.as_ref()?;
+    Some(token::seal(key, &id.uid, map.metadata.name.as_deref()?, &[data.get(DOCUMENT_KEY)?, data.get(ACCEPTED_KEY)?]))
+}
+
+/// The record in a ConfigMap of ours. Whoever may write ConfigMaps can make one that looks like it, so only the seal of this
+/// installation's key says that the generation was checked.
+pub fn recorded(key: &OperatorKey, id: &JobId, map: &ConfigMap) -> Option<Accepted> {
+    let sealed = map.metadata.annotations.as_ref().and_then(|annotations| annotations.get(names::SEAL));
+    if !id.owns(&map.metadata) || sealed.is_none() || sealed != seal(key, id, map).as_ref() {
         return None;
     }
     let data = map.data.as_ref()?;
@@ -109,12 +122,6 @@ pub fn recorded(id: &JobId, map: &ConfigMap) -> Option<Accepted> {
     let mut document: Value = serde_json::from_str(data.get(DOCUMENT_KEY)?).ok()?;
     record.as_object_mut()?.insert("spec".to_owned(), document["spec"].take());
     Accepted::deserialize(record).ok()
-}
-
-/// The newest record below a generation.
-pub fn newest_below(id: &JobId, maps: &[ConfigMap], generation: i64) -> Option<Accepted> {
-    let known = maps.iter().filter_map(|map| recorded(id, map)).filter(|accepted| accepted.generation < generation);
-    known.max_by_key(|accepted| accepted.generation)
 }
 
 /// Something else has the name of a generation's ConfigMap.
@@ -172,6 +179,32 @@ mod tests {
         let owner_references = owner.map(|owner| vec![owner]);
         let metadata = ObjectMeta { name: Some("j-g1".to_owned()), owner_references, ..ObjectMeta::default() };
         ConfigMap { metadata, ..ConfigMap::default() }
+    }
+
+    #[test]
+    fn only_what_this_installation_has_sealed_under_its_name_counts_as_accepted() {
+        let id = |uid: &str| JobId { namespace: "n".to_owned(), name: "j".to_owned(), uid: uid.to_owned() };
+        let (key, other) = (OperatorKey::new([7; 32]), OperatorKey::new([8; 32]));
+        let accepted = Accepted::first(3, StreamingJobSpec::without_tasks());
+        let map = record(&key, &id("u"), &accepted).expect("a record");
+        assert_eq!(recorded(&key, &id("u"), &map), Some(accepted));
+        let changed = |change: &dyn Fn(&mut ConfigMap)| {
+            let mut map = map.clone();
+            change(&mut map);
+            map
+        };
+        let edited = |entry: &'static str| {
+            changed(&move |map| {
+                let data = map.data.as_mut().expect("data");
+                data.get_mut(entry).expect("an entry").push(' ');
+            })
+        };
+        let renamed = changed(&|map| map.metadata.name = Some("j-g9".to_owned()));
+        let unsealed = changed(&|map| map.metadata.annotations = None);
+        for forged in [edited(DOCUMENT_KEY), edited(ACCEPTED_KEY), renamed, unsealed] {
+            assert_eq!(recorded(&key, &id("u"), &forged), None, "{forged:?}");
+        }
+        assert_eq!((recorded(&other, &id("u"), &map), recorded(&key, &id("v"), &map)), (None, None));
     }
 
     #[test]

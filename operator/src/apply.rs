@@ -195,14 +195,14 @@ impl Applier<'_> {
         let found = self.cluster.config_map(&id.namespace, &generation_name(&id.name, generation)).await?;
         if let Some(map) = found {
             let taken = accept::taken(id, &map).map(Stored::Taken);
-            return Ok(taken
-                .or_else(|| accept::recorded(id, &map).map(|accepted| Stored::Found(Box::new(accepted))))
-                .unwrap_or(Stored::Gone));
+            if let Some(stored) = taken.or_else(|| accept::recorded(self.key, id, &map).map(|accepted| Stored::Found(Box::new(accepted)))) {
+                return Ok(stored);
+            }
         }
         if subject.accepted.generation != generation {
             return Ok(Stored::Gone);
         }
-        let taken = store_generation(self.cluster, subject.job, subject.accepted).await?;
+        let taken = store_generation(self.cluster, self.key, subject.job, subject.accepted).await?;
         Ok(taken.map_or_else(|| Stored::Found(Box::new(subject.accepted.clone())), Stored::Taken))
     }
 
@@ -224,16 +224,29 @@ impl Applier<'_> {
     }
 }
 
-/// Writes the ConfigMap of an accepted generation; one that is there already is ours, or takes its place.
-pub async fn store_generation(cluster: &Cluster, job: &Job, accepted: &Accepted) -> Result<Option<Taken>, ApplyError> {
-    let map = accept::record(&job.id, accepted)?;
-    match cluster.create_config_map(&map).await? {
-        Created::New(_) => Ok(None),
-        Created::Exists => {
-            let found = cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, accepted.generation)).await?;
-            Ok(found.and_then(|map| accept::taken(&job.id, &map)))
-        }
+/// Writes the ConfigMap of an accepted generation, unless its name is taken. One that names the job as its owner and does not
+/// bear our seal makes way.
+pub async fn store_generation(
+    cluster: &Cluster,
+    key: &token::OperatorKey,
+    job: &Job,
+    accepted: &Accepted,
+) -> Result<Option<Taken>, ApplyError> {
+    let map = accept::record(key, &job.id, accepted)?;
+    if let Created::New(_) = cluster.create_config_map(&map).await? {
+        return Ok(None);
     }
+    let found = cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, accepted.generation)).await?;
+    let Some(found) = found else { return Ok(None) };
+    if let Some(taken) = accept::taken(&job.id, &found) {
+        return Ok(Some(taken));
+    }
+    if accept::recorded(key, &job.id, &found).is_none() {
+        tracing::warn!(config_map = found.metadata.name, "it does not bear this installation's seal and is replaced");
+        cluster.delete_config_map(&found.metadata).await?;
+        cluster.create_config_map(&map).await?;
+    }
+    Ok(None)
 }
 
 fn pod_of<'a>(subject: &'a Subject<'_>, task: &str, epoch: u64) -> Option<&'a Pod> {

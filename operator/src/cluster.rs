@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request, request};
 use kube::{Client, Resource};
@@ -17,6 +18,9 @@ use crate::authority::Authority;
 use crate::names::{JobId, MANAGER};
 use crate::slim::Slim;
 use crate::stored::StoredJob;
+
+/// How many objects a page of a list has.
+const PAGE: u32 = 100;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -171,7 +175,7 @@ impl Cluster {
 
     /// The only place that writes `.status`.
     async fn put_status(&self, job: &StoredJob, parameters: PostParams) -> Result<StoredJob, CallError> {
-        let (namespace, name) = place(job);
+        let (namespace, name) = place(&job.object.metadata);
         let api = self.job_api(&namespace);
         self.change(&format!("put status of streamingjob {namespace}/{name}"), api.replace_status(&name, &parameters, job)).await
     }
@@ -200,7 +204,7 @@ impl Cluster {
 
     /// Creates a pod. The only place that does.
     pub async fn create_pod(&self, pod: &Pod) -> Result<Created<Pod>, CallError> {
-        let (namespace, name) = place(pod);
+        let (namespace, name) = place(&pod.metadata);
         let answer = self
             .change(&format!("create pod {namespace}/{name}"), self.api::<Pod>(&namespace).create(&by_manager(), &Slim(pod.clone())))
             .await;
@@ -209,12 +213,12 @@ impl Cluster {
 
     /// Deletes the pod of this very UID. The only place that does. One that is gone, or has made way for another, is no error.
     pub async fn delete_pod(&self, pod: &Pod, grace: Grace) -> Result<(), CallError> {
-        let (namespace, name) = place(pod);
+        let (namespace, name) = place(&pod.metadata);
         let seconds = match grace {
             Grace::Seconds(seconds) => seconds.max(1),
             Grace::Force => 0,
         };
-        let parameters = DeleteParams { grace_period_seconds: Some(seconds), ..by_uid(pod) };
+        let parameters = DeleteParams { grace_period_seconds: Some(seconds), ..by_uid(&pod.metadata) };
         let request = requests_for::<Pod>(&namespace).delete(&name, &parameters);
         deleted(self.change(&format!("delete pod {namespace}/{name}"), self.send(request)).await)
     }
@@ -240,23 +244,32 @@ impl Cluster {
         self.call(&format!("get configmap {namespace}/{name}"), self.api::<ConfigMap>(namespace).get_opt(name)).await.map(bare)
     }
 
-    /// The ConfigMaps that carry the job's label.
-    pub async fn config_maps(&self, job: &JobId) -> Result<Vec<ConfigMap>, CallError> {
-        let api = self.api::<ConfigMap>(&job.namespace);
-        let parameters = ListParams::default().labels(&job.selector());
+    /// The ConfigMaps that carry the job's label, page by page and without their contents: anybody can make many, as large as
+    /// they like.
+    pub async fn config_maps(&self, job: &JobId) -> Result<Vec<ObjectMeta>, CallError> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &job.namespace);
+        let mut parameters = ListParams::default().labels(&job.selector()).limit(PAGE);
         let call = format!("list configmaps of streamingjob {}/{}", job.namespace, job.name);
-        Ok(self.call(&call, api.list(&parameters)).await?.items.into_iter().map(|Slim(object)| object).collect())
+        let mut found = Vec::new();
+        loop {
+            let page = self.call(&call, api.list_metadata(&parameters)).await?;
+            found.extend(page.items.into_iter().map(|map| ObjectMeta { annotations: None, managed_fields: None, ..map.metadata }));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => return Ok(found),
+            }
+        }
     }
 
     /// Creates a ConfigMap.
     pub async fn create_config_map(&self, map: &ConfigMap) -> Result<Created<ConfigMap>, CallError> {
-        let (namespace, name) = place(map);
+        let (namespace, name) = place(&map.metadata);
         let api = self.api::<ConfigMap>(&namespace);
         existing(self.change(&format!("create configmap {namespace}/{name}"), api.create(&by_manager(), &Slim(map.clone()))).await)
     }
 
     /// Deletes the ConfigMap of this very UID.
-    pub async fn delete_config_map(&self, map: &ConfigMap) -> Result<(), CallError> {
+    pub async fn delete_config_map(&self, map: &ObjectMeta) -> Result<(), CallError> {
         let (namespace, name) = place(map);
         let request = requests_for::<ConfigMap>(&namespace).delete(&name, &by_uid(map));
         deleted(self.change(&format!("delete configmap {namespace}/{name}"), self.send(request)).await)
@@ -268,8 +281,7 @@ impl Cluster {
     }
 }
 
-fn place<K: Resource>(object: &K) -> (String, String) {
-    let metadata = object.meta();
+fn place(metadata: &ObjectMeta) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
@@ -278,9 +290,9 @@ fn by_manager() -> PostParams {
     PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }
 
-fn by_uid<K: Resource>(object: &K) -> DeleteParams {
+fn by_uid(metadata: &ObjectMeta) -> DeleteParams {
     // No UID matches none, which is safer than a precondition that is left out.
-    let uid = object.meta().uid.clone().unwrap_or_default();
+    let uid = metadata.uid.clone().unwrap_or_default();
     let preconditions = Preconditions { uid: Some(uid), resource_version: None };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }

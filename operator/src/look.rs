@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Memory;
-use weir_supervisor::memory::{HIGHEST_CLAIM, RunMemory, Stranger, TaskMemory, TaskState};
+use weir_supervisor::memory::{HIGHEST_CLAIM, LeftBehind, RunMemory, Stranger, TaskMemory, TaskState};
 use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StopOrder};
 use weir_supervisor::time::Timestamp;
 
@@ -65,9 +65,13 @@ impl Observer<'_> {
         for (task, rejection) in &local.rejections {
             slots.entry(task.clone()).or_insert_with(|| rejection.slot());
         }
-        let mut never_ran = BTreeSet::new();
+        let (mut never_ran, mut over) = (BTreeSet::new(), BTreeSet::new());
         local.ended.retain(|pod| {
-            let Some(task) = awaited(memory, &prefix, pod) else { return false };
+            let Some(task) = awaited(memory, &prefix, pod) else {
+                let left = left_behind(memory, &prefix, pod);
+                over.extend(left.clone());
+                return left.is_some();
+            };
             let instance = || observe::instance(pod, &NodeState::NotAsked, None, self.now);
             if !observe::has_ended(pod, self.now) {
                 never_ran.insert(task);
@@ -87,6 +91,17 @@ impl Observer<'_> {
             }
             if let Some(slot) = self.judge_vanished(job, &name, gone).await? {
                 slots.insert(name, slot);
+            }
+        }
+        // Whoever came after one that was left behind proves nothing of it, unless its claim does.
+        for (name, left) in &memory.left_behind {
+            if slots.contains_key(name) || over.contains(name) && !left.with_earlier {
+                continue;
+            }
+            if let Some(Slot::Present(mut gone)) = self.judge_vanished(job, name, Gone::left_behind(left)).await? {
+                // It has been given up, so the silence of its node is waited for no more.
+                gone.phase = Phase::Vanished;
+                slots.insert(name.clone(), Slot::Present(gone));
             }
         }
         let known = epochs::Known {
@@ -240,12 +255,21 @@ impl Gone {
     fn stranger(known: &Stranger) -> Gone {
         Gone { epoch: known.epoch, place: known.place.clone(), generation: 0, begun: None }
     }
+
+    fn left_behind(known: &LeftBehind) -> Gone {
+        Gone { epoch: known.epoch, place: known.place.clone(), generation: 0, begun: None }
+    }
+}
+
+/// The task that left this very pod behind.
+fn left_behind(memory: &Memory, prefix: &str, pod: &Pod) -> Option<String> {
+    let (name, epoch) = (pod.metadata.name.as_deref()?.strip_prefix(prefix)?, epoch_of_pod(pod)?);
+    memory.left_behind.get(name).is_some_and(|left| left.epoch == epoch).then(|| name.to_owned())
 }
 
 /// The task whose instance of this epoch is thought to be alive.
 fn awaited(memory: &Memory, prefix: &str, pod: &Pod) -> Option<String> {
-    let name = pod.metadata.name.as_deref()?.strip_prefix(prefix)?;
-    let epoch = epoch_of_pod(pod)?;
+    let (name, epoch) = (pod.metadata.name.as_deref()?.strip_prefix(prefix)?, epoch_of_pod(pod)?);
     let task = memory.run.as_ref().and_then(|run| run.tasks.get(name));
     let is_own = task.is_some_and(|task| task.state.is_live() && task.epoch == Some(epoch));
     let is_stranger = memory.strangers.get(name).is_some_and(|stranger| stranger.epoch == epoch);

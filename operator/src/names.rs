@@ -17,6 +17,8 @@ pub const MANAGER: &str = "weir-operator";
 pub const ENGINE_CONTAINER: &str = "engine";
 /// The finalizer of a job: its runs are stopped before it goes.
 pub const FINALIZER: &str = "weir.dev/run";
+/// Annotation of a generation's ConfigMap: the seal of the installation that accepted it.
+pub const SEAL: &str = "weir.dev/seal";
 /// Annotation of a job: the installation that looks after it.
 pub const INSTALLATION: &str = annotations::OPERATOR;
 /// Port of the task's HTTP interface in its pod.
@@ -63,6 +65,11 @@ impl JobId {
             controller: Some(true),
             block_owner_deletion: Some(true),
         }
+    }
+
+    /// The generation of a ConfigMap of this very job.
+    pub fn generation_of(&self, map: &ObjectMeta) -> Option<i64> {
+        self.owns(map).then(|| label(map, LABEL_GENERATION)?.parse().ok()).flatten()
     }
 
     /// Whether an object's controller is this very job.

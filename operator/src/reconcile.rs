@@ -35,7 +35,7 @@ mod references;
 
 pub use footing::Footing;
 pub use hold::panicked;
-use hold::{Found, Sight};
+use hold::{Forgotten, Found, Sight};
 
 /// Passes of one call: a chain of orders and what they cause at once.
 const MOST_PASSES: usize = 12;
@@ -124,9 +124,9 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mu
             return Ok(Next::Again);
         }
     }
-    let (memory, damage) = remembered(job, local);
+    let (mut memory, damage) = remembered(job, local);
     let mut footing = footing::find(context, job, &memory, local, now).await?;
-    let held = hold::on_footing(context, job, &footing, local).await?;
+    let (held, forgotten) = hold::on_footing(context, job, &footing, local).await?;
     hold::answer(context, job, held.as_ref(), local);
     if let Some(hold) = held {
         return if job.is_deleting() {
@@ -134,6 +134,9 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mu
         } else {
             hold::keep(context, job, &hold, now).await
         };
+    }
+    if let (Forgotten::Fenced, Some(accepted)) = (forgotten, &footing.accepted) {
+        memory.left_behind = hold::stand_ins(job, accepted);
     }
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };

@@ -32,7 +32,8 @@ impl Search {
         let in_run = memory.run.iter().flat_map(|run| run.tasks.keys());
         let in_force = memory.spec.iter().flat_map(|spec| spec.tasks.keys());
         let wanted = job.spec.iter().flat_map(|spec| &spec.tasks).map(|task| &task.name);
-        let names: BTreeSet<String> = in_run.chain(in_force).chain(memory.strangers.keys()).chain(wanted).cloned().collect();
+        let waited_for = memory.strangers.keys().chain(memory.left_behind.keys());
+        let names: BTreeSet<String> = in_run.chain(in_force).chain(waited_for).chain(wanted).cloned().collect();
         if names.len() > MOST_NAMES { Search::All } else { Search::Named(names) }
     }
 

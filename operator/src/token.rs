@@ -2,7 +2,8 @@
 //!
 //! Derived from the operator's key, the job's UID and the epoch, so nothing is
 //! stored per pod, a token opens one pod only, and any operator with the key
-//! makes the same one. HMAC-SHA-256 (RFC 2104), as lower-case hex.
+//! makes the same one. The same key seals the records of accepted generations.
+//! HMAC-SHA-256 (RFC 2104), as lower-case hex.
 
 use std::fmt::{self, Write};
 
@@ -44,19 +45,20 @@ impl OperatorKey {
 pub fn token(key: &OperatorKey, job_uid: &str, epoch: u64) -> String {
     // A UID has no slash, so no two pairs give the same text.
     let message = format!("weir.dev/task-config/{job_uid}/{epoch}");
-    hmac(&key.0, message.as_bytes()).iter().fold(String::with_capacity(2 * KEY_BYTES), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&hmac(&key.0, message.as_bytes()))
+}
+
+/// The seal of a generation that was accepted: nobody without the key makes one, and it is good for one name only.
+pub fn seal(key: &OperatorKey, job_uid: &str, name: &str, contents: &[&str]) -> String {
+    // Neither UIDs nor names have a slash, and no JSON text has a zero byte.
+    let head = format!("weir.dev/generation/{job_uid}/{name}/");
+    hex(&hmac(&key.0, [&[head.as_str()], contents].concat().join("\0").as_bytes()))
 }
 
 /// A short digest of what a task refers to. Keyed, so that a value that is easy to guess cannot be found from it.
 pub fn fingerprint(key: &OperatorKey, content: &[u8]) -> String {
     let message = [b"weir.dev/reference/".as_slice(), content].concat();
-    hmac(&key.0, &message).iter().take(6).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&hmac(&key.0, &message)[..6])
 }
 
 /// A text as it is, or a digest of one that is longer than `bytes`, so that no text of others makes a status too large.
@@ -64,9 +66,13 @@ pub fn short(text: &str, bytes: usize) -> String {
     if text.len() <= bytes {
         return text.to_owned();
     }
-    Sha256::digest(text.as_bytes()).iter().take(16).fold("sha256:".to_owned(), |mut short, byte| {
-        let _ = write!(short, "{byte:02x}");
-        short
+    format!("sha256:{}", hex(&Sha256::digest(text.as_bytes())[..16]))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
     })
 }
 

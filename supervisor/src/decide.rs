@@ -15,6 +15,7 @@ use crate::time::Timestamp;
 use crate::{conditions, health};
 
 mod actions;
+mod left_behind;
 mod outcomes;
 mod requests;
 mod runs;
@@ -41,6 +42,7 @@ pub fn decide(desired: &Desired, observed: &Observed, memory: &Memory, now: Time
     let settled;
     let mut pass = Pass { desired, observed, now, draw, memory: memory.clone(), events: Vec::new() };
     requests::answer_unreadable(&mut pass);
+    left_behind::observe(&mut pass);
     unproven::confirm(&mut pass);
     if let Some(left) = unproven::settle(&mut pass) {
         settled = left;

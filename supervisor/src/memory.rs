@@ -75,6 +75,9 @@ pub struct Memory {
     /// By task: an instance in its slot that no run calls its own, so that one which vanishes unseen is still waited for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub strangers: BTreeMap<String, Stranger>,
+    /// By task: an instance that was given up behind a fence which no successor is known to have claimed yet.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_behind: BTreeMap<String, LeftBehind>,
     /// Since when the supervisor is to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown_since: Option<Timestamp>,
@@ -99,6 +102,22 @@ pub struct Stranger {
     /// Where it runs, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+}
+
+/// An instance that may be alive and was given up all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftBehind {
+    /// Its epoch.
+    pub epoch: u64,
+    /// The fence that it was begun behind (`Desired::fences`); only what begins behind the same one may follow it.
+    pub fence: String,
+    /// Where it runs, where that is known and its end there would be proof.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// Whether earlier ones may be alive as well, so that its own end is no proof.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_earlier: bool,
 }
 
 /// The word of a human that an instance is gone. It is good for what waited for it when it came, so that one that names a
@@ -309,6 +328,7 @@ impl Default for Memory {
             given_up: BTreeSet::new(),
             fences: BTreeMap::new(),
             strangers: BTreeMap::new(),
+            left_behind: BTreeMap::new(),
             shutdown_since: None,
             schedule: None,
             one_run: None,

@@ -125,12 +125,17 @@ pub fn phase(pod: &Pod, node: &NodeState, now: Timestamp) -> Phase {
     if pod.metadata.deletion_timestamp.is_some() {
         return Phase::Terminating;
     }
-    if is_ready(status) { Phase::Ready } else { Phase::Starting(obstacle(pod, status)) }
+    if says_ready(status) { Phase::Ready } else { Phase::Starting(obstacle(pod, status)) }
 }
 
 /// Whether a pod says that its engine is over.
 pub fn has_ended(pod: &Pod, now: Timestamp) -> bool {
     matches!(phase(pod, &NodeState::NotAsked, now), Phase::Exited(_))
+}
+
+/// Whether a pod is ready, or was until it was told to stop.
+pub fn is_ready(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(says_ready)
 }
 
 /// The node that a pod is bound to.
@@ -183,7 +188,7 @@ fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
     deletion_deadline(pod).is_some_and(|deadline| after(deadline, OVERDUE) <= now)
 }
 
-fn is_ready(status: &PodStatus) -> bool {
+fn says_ready(status: &PodStatus) -> bool {
     let running = status.phase.as_deref() == Some("Running");
     let engine = engine_status(status).is_some_and(|engine| engine.ready);
     running && (engine || condition(status, "Ready").is_some_and(|ready| ready.status == "True"))

@@ -30,6 +30,9 @@ use crate::names::generation_name;
 /// When a ConfigMap that the API server refused is tried again: quotas and rules change without a watch.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
+/// How many records of a job are looked at for one that is ours; there are two or three.
+const MOST_TRIED: usize = 16;
+
 /// What a pass stands on.
 #[derive(Clone, Debug)]
 pub struct Footing {
@@ -90,7 +93,7 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
         return Ok(Footing::standing(Accepted::remembered((**spec).clone(), known)));
     }
     let record = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, job.generation)).await?;
-    if let Some(accepted) = record.as_ref().and_then(|map| accept::recorded(&job.id, map)) {
+    if let Some(accepted) = record.as_ref().and_then(|map| accept::recorded(&context.key, &job.id, map)) {
         return Ok(Footing::standing(accepted));
     }
     let last_good = last_good(context, job, memory).await?;
@@ -114,7 +117,7 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
                 Some(last_good) => last_good.next(job.generation, (**spec).clone()),
                 None => Accepted::first(job.generation, (**spec).clone()),
             };
-            match apply::store_generation(&context.cluster, job, &accepted).await {
+            match apply::store_generation(&context.cluster, &context.key, job, &accepted).await {
                 Ok(None) => {}
                 Ok(Some(taken)) => return Ok(contested(job, last_good, taken, now)),
                 Err(ApplyError::Call(error)) if error.is_refusal() => {
@@ -171,7 +174,7 @@ fn refused_before(job: &Job) -> Option<Refusal> {
 async fn last_good(context: &Context, job: &Job, memory: &Memory) -> Result<Option<Accepted>, PassError> {
     if let Some(known) = memory.spec.as_ref().filter(|known| known.generation > 0) {
         let map = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, known.generation)).await?;
-        if let Some(accepted) = map.and_then(|map| accept::recorded(&job.id, &map)) {
+        if let Some(accepted) = map.and_then(|map| accept::recorded(&context.key, &job.id, &map)) {
             return Ok(Some(accepted));
         }
     }
@@ -181,5 +184,14 @@ async fn last_good(context: &Context, job: &Job, memory: &Memory) -> Result<Opti
     }
     // A wiped status, or a ConfigMap that somebody deleted: the newest that is left.
     let maps = context.cluster.config_maps(&job.id).await?;
-    Ok(accept::newest_below(&job.id, &maps, job.generation))
+    let mut below: Vec<i64> =
+        maps.iter().filter_map(|map| job.id.generation_of(map)).filter(|generation| *generation < job.generation).collect();
+    below.sort_unstable_by(|one, other| other.cmp(one));
+    for generation in below.into_iter().take(MOST_TRIED) {
+        let map = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, generation)).await?;
+        if let Some(accepted) = map.and_then(|map| accept::recorded(&context.key, &job.id, &map)) {
+            return Ok(Some(accepted));
+        }
+    }
+    Ok(None)
 }

@@ -9,14 +9,18 @@
 //! gives out no epoch, so it is held for that alone, lest a job made anew under its
 //! name begins beside such a pod: its pods are stopped, its finalizer stays.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 use weir_crds::annotations;
 use weir_crds::resource::StreamingJobStatus;
 use weir_supervisor::conditions::{Condition, ConditionStatus, Hold, Reason, held, recalled};
 use weir_supervisor::generation::Accepted;
+use weir_supervisor::memory::LeftBehind;
 use weir_supervisor::text::{NOTE_BYTES, cut};
 use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Desired, Event, EventReason, Memory};
@@ -28,7 +32,8 @@ use crate::fencing;
 use crate::job::{Job, Remembered};
 use crate::local::{Local, Unkept};
 use crate::metrics::StatusWrite;
-use crate::names::pod_name;
+use crate::names::{JobId, pod_name};
+use crate::observe;
 use crate::status::{self, Change};
 use crate::stored::StoredJob;
 
@@ -55,10 +60,10 @@ pub enum Found<'a> {
 /// What a lost memory may have forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgotten {
-    /// Nothing: there is a memory.
+    /// Nothing: there is a memory, or whoever was begun is seen.
     Nothing,
-    /// Nothing but instances that a fence makes harmless.
-    Harmless,
+    /// An instance that is harmless to what is begun behind its fence, and to nothing else.
+    Fenced,
     /// An instance that may still have effects.
     Perhaps,
 }
@@ -154,9 +159,16 @@ fn is_memory_missing(job: &Job, is_new: bool) -> bool {
 }
 
 /// The second look: what is stood on is known, and with it what goes on where the memory is lost.
-pub async fn on_footing(context: &Context, job: &Job, footing: &Footing, local: &Local) -> Result<Option<Hold>, PassError> {
+pub async fn on_footing(context: &Context, job: &Job, footing: &Footing, local: &Local) -> Result<(Option<Hold>, Forgotten), PassError> {
     let forgotten = forgotten(context, job, footing, local).await?;
-    Ok(reason(job, Found::Footing(footing, forgotten)))
+    Ok((reason(job, Found::Footing(footing, forgotten)), forgotten))
+}
+
+/// What stands for the instances that a lost memory may have forgotten: by task, one behind the fence that covers them all.
+pub fn stand_ins(job: &Job, accepted: &Accepted) -> BTreeMap<String, LeftBehind> {
+    let of = |fence| LeftBehind { epoch: job.status_epoch(), fence, place: None, with_earlier: true };
+    let fences = fencing::fences(&accepted.spec, &job.id.namespace, &job.id.name);
+    fences.into_iter().map(|(task, fence)| (task, of(fence))).collect()
 }
 
 /// Answers a word for a lost memory that nothing asks for; each once.
@@ -205,38 +217,48 @@ async fn forgotten(context: &Context, job: &Job, footing: &Footing, local: &Loca
         return Ok(Forgotten::Nothing);
     }
     let maps = context.cluster.config_maps(&job.id).await?;
-    let own: Vec<_> = maps.iter().filter(|map| job.id.owns(&map.metadata)).collect();
+    let own: Vec<&ObjectMeta> = maps.iter().filter(|map| job.id.owns(map)).collect();
     if !is_shown && own.is_empty() {
         return Ok(Forgotten::Nothing);
     }
-    // One that cannot be read may have been begun.
-    let recorded: Option<Vec<Accepted>> = own.into_iter().map(|map| accept::recorded(&job.id, map)).collect();
-    let is_harmless = |recorded: &[Accepted]| match (&job.spec, &footing.accepted) {
-        (Ok(spec), _) if job.is_deleting() => fencing::covers_the_end(&job.id, spec, recorded, &job.shown_generations()),
-        (_, Some(accepted)) if !job.is_deleting() => fencing::covers(&job.id, &accepted.spec, recorded, &job.shown_generations()),
-        _ => false,
-    };
-    let Some(recorded) = recorded else { return Ok(Forgotten::Perhaps) };
+    let mut recorded = Vec::new();
+    for name in own.into_iter().filter_map(|map| map.name.as_deref()) {
+        let Some(map) = context.cluster.config_map(&job.id.namespace, name).await? else { continue };
+        // One that cannot be read may have been begun.
+        let Some(accepted) = accept::recorded(&context.key, &job.id, &map) else { return Ok(Forgotten::Perhaps) };
+        recorded.push(accepted);
+    }
     // What it is held for has been taken away since, which vouches for nothing.
     if recorded.is_empty() && shows(job, Reason::MemoryLost) {
         return Ok(Forgotten::Perhaps);
     }
-    if is_harmless(&recorded) {
-        return Ok(Forgotten::Harmless);
+    if !is_shown && is_all_there(&job.id, &recorded, &context.cluster.pods(&job.id).await?) {
+        return Ok(Forgotten::Nothing);
     }
-    if is_shown {
-        return Ok(Forgotten::Perhaps);
-    }
-    let pods = context.cluster.pods(&job.id).await?;
-    let there: Vec<&str> = pods.iter().filter(|pod| job.id.owns(&pod.metadata)).filter_map(|pod| pod.metadata.name.as_deref()).collect();
-    Ok(if is_all_there(&job.id.name, &recorded, &there) { Forgotten::Harmless } else { Forgotten::Perhaps })
+    let is_fenced = match (&job.spec, &footing.accepted) {
+        (Ok(spec), _) if job.is_deleting() => fencing::covers_the_end(&job.id, spec, &recorded, &job.shown_generations()),
+        (_, Some(accepted)) if !job.is_deleting() => fencing::covers(&job.id, &accepted.spec, &recorded, &job.shown_generations()),
+        _ => false,
+    };
+    Ok(if is_fenced { Forgotten::Fenced } else { Forgotten::Perhaps })
 }
 
-/// Whether each task that may have been begun has its pod. A pod is made only when the one before it in its place is over, or
-/// harmless behind a fence, so whoever sees it need remember no other.
-fn is_all_there(job: &str, recorded: &[Accepted], pods: &[&str]) -> bool {
-    let mut tasks = recorded.iter().flat_map(|accepted| &accepted.spec.tasks);
-    !recorded.is_empty() && tasks.all(|task| pods.contains(&pod_name(job, &task.name).as_str()))
+/// Whether each task that may have been begun has its pod, with nothing before it. A pod is made only when the one before it
+/// in its place is over, or behind the same fence; what is behind one is harmless once this one has claimed it, and is ready.
+fn is_all_there(id: &JobId, recorded: &[Accepted], pods: &[Pod]) -> bool {
+    let found = |wanted: &dyn Fn(&Pod) -> bool| -> BTreeSet<&str> {
+        pods.iter().filter(|pod| id.owns(&pod.metadata) && wanted(pod)).filter_map(name_of).collect()
+    };
+    let (present, ready) = (found(&|_| true), found(&observe::pod::is_ready));
+    let mut tasks = recorded.iter().flat_map(|accepted| {
+        let fences = fencing::fences(&accepted.spec, &id.namespace, &id.name);
+        accepted.spec.tasks.iter().map(move |task| (pod_name(&id.name, &task.name), fences.contains_key(&task.name)))
+    });
+    !recorded.is_empty() && tasks.all(|(pod, is_fenced)| if is_fenced { &ready } else { &present }.contains(pod.as_str()))
+}
+
+fn name_of(pod: &Pod) -> Option<&str> {
+    pod.metadata.name.as_deref()
 }
 
 /// Whether the API server keeps a memory now, with all that is in it.
@@ -400,9 +422,9 @@ mod tests {
             (&lost, Found::Stored, None),
             (&lost, on(&standing, Forgotten::Perhaps), Some("MemoryLost")),
             (&lost, on(&nothing, Forgotten::Perhaps), Some("MemoryLost")),
-            (&lost, on(&standing, Forgotten::Harmless), None),
+            (&lost, on(&standing, Forgotten::Fenced), None),
             (&damaged, on(&standing, Forgotten::Perhaps), Some("MemoryLost")),
-            (&damaged, on(&standing, Forgotten::Harmless), None),
+            (&damaged, on(&standing, Forgotten::Fenced), None),
         ];
         for (status, found, expected) in rows {
             assert_eq!(held_by(status, found), expected, "{status} {found:?}");
@@ -450,17 +472,32 @@ mod tests {
 
     #[test]
     fn nothing_is_forgotten_where_every_task_that_was_recorded_has_its_pod() {
-        let of = |generation, tasks: &[&str]| {
-            let tasks: Vec<Value> = tasks.iter().map(|name| json!({"name": name, "queries": []})).collect();
+        let id = JobId { namespace: "n".to_owned(), name: "j".to_owned(), uid: "u".to_owned() };
+        let of = |generation, sink: &str, tasks: &[&str]| {
+            let query = json!({"name": "q", "sources": [], "sql": "", "sink": {"format": sink}, "checkpointLocation": "s3://b/c"});
+            let tasks: Vec<Value> = tasks.iter().map(|name| json!({"name": name, "queries": [query]})).collect();
             let spec = serde_json::from_value(json!({"trigger": {"continuous": {}}, "tasks": tasks})).expect("a spec");
             Accepted::first(generation, spec)
         };
-        let recorded = [of(1, &["a"]), of(2, &["a", "b"])];
-        assert!(is_all_there("j", &recorded, &["j--a", "j--b"]) && is_all_there("j", &recorded[..1], &["j--a"]));
-        for pods in [&[][..], &["j--a"], &["j--b", "k--a"]] {
-            assert!(!is_all_there("j", &recorded, pods), "{pods:?}");
+        let pods = |names: &[&str], ready: &str| -> Vec<Pod> {
+            let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+            let of = |name: &&str| {
+                let metadata = json!({"name": name, "ownerReferences": [id.owner_reference()]});
+                serde_json::from_value(json!({"metadata": metadata, "status": status})).expect("a pod")
+            };
+            names.iter().map(of).collect()
+        };
+        let all_there = |recorded: &[Accepted], pods: &[Pod]| is_all_there(&id, recorded, pods);
+        let recorded = [of(1, "console", &["a"]), of(2, "console", &["a", "b"])];
+        let both = pods(&["j--a", "j--b"], "False");
+        assert!(all_there(&recorded, &both) && all_there(&recorded[..1], &both[..1]));
+        for names in [&[][..], &["j--a"], &["j--b", "k--a"]] {
+            assert!(!all_there(&recorded, &pods(names, "True")), "{names:?}");
         }
-        assert!(!is_all_there("j", &[], &["j--a"]), "what was begun is not known");
+        assert!(!all_there(&[], &both), "what was begun is not known");
+        let fenced = [of(1, "delta", &["a", "b"]), of(2, "console", &["a", "b"])];
+        assert!(!all_there(&fenced, &both), "one before it may go on until the fence is claimed");
+        assert!(all_there(&fenced, &pods(&["j--a", "j--b"], "True")));
     }
 
     #[test]

@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use weir_supervisor::Memory;
 
@@ -19,7 +18,7 @@ use crate::cluster::{CallError, Grace};
 use crate::context::Context;
 use crate::job::Job;
 use crate::look::Look;
-use crate::names::{FINALIZER, INSTALLATION, LABEL_GENERATION, label};
+use crate::names::{FINALIZER, INSTALLATION};
 
 /// The metadata of a job that an installation takes on.
 pub fn entering(job: &Job, installation: &str) -> Value {
@@ -62,15 +61,10 @@ async fn remove_generations(context: &Context, job: &Job) -> Result<(), PassErro
         }
         other => other?,
     };
-    for map in maps.iter().filter(|map| generation_of(job, map).is_some()) {
+    for map in maps.iter().filter(|map| job.id.generation_of(map).is_some()) {
         tolerate(context.cluster.delete_config_map(map).await)?;
     }
     Ok(())
-}
-
-/// The generation of a ConfigMap of this very job.
-fn generation_of(job: &Job, map: &ConfigMap) -> Option<i64> {
-    job.id.owns(&map.metadata).then(|| label(&map.metadata, LABEL_GENERATION)?.parse().ok()).flatten()
 }
 
 async fn remove_finalizer(context: &Context, job: &Job) -> Result<Next, PassError> {
@@ -91,13 +85,14 @@ async fn remove_finalizer(context: &Context, job: &Job) -> Result<Next, PassErro
 /// Whether a generation may not be needed any more. Not asked for between a run's end and the next one's start, which
 /// would wait for the list: the next run's being ready asks for it.
 pub fn may_prune(before: &Memory, after: &Memory) -> bool {
-    if !after.strangers.is_empty() {
-        // Nobody remembers which generation they are of, and whether they are fenced is told by its record.
+    // Nobody remembers which generation these are of, and whether they are fenced is told by its record.
+    let is_waited_for = |memory: &Memory| !memory.strangers.is_empty() || !memory.left_behind.is_empty();
+    if is_waited_for(after) {
         return false;
     }
     let is_ready = |memory: &Memory| memory.run.as_ref().is_some_and(|run| run.ready_since.is_some());
     let rests = after.last_run != before.last_run && after.next_start.is_none();
-    after.spec != before.spec || rests || (is_ready(after) && !is_ready(before)) || !before.strangers.is_empty()
+    after.spec != before.spec || rests || (is_ready(after) && !is_ready(before)) || is_waited_for(before)
 }
 
 /// Deletes generations that no run can need any more.
@@ -111,7 +106,7 @@ pub async fn prune(context: &Context, job: &Job, footing: &Footing, memory: &Mem
     let accepted = footing.accepted.as_ref().map(|accepted| accepted.generation);
     let needed: BTreeSet<i64> = run.chain(others).chain(accepted).chain([job.generation]).collect();
     for map in context.cluster.config_maps(&job.id).await? {
-        if generation_of(job, &map).is_some_and(|generation| !needed.contains(&generation)) {
+        if job.id.generation_of(&map).is_some_and(|generation| !needed.contains(&generation)) {
             tolerate(context.cluster.delete_config_map(&map).await)?;
         }
     }
@@ -136,17 +131,22 @@ mod tests {
 
     #[test]
     fn no_generation_goes_while_somebody_is_waited_for_of_whom_it_may_tell() {
-        let memory = |strangers: Value, spec: Value| -> Memory {
-            Memory::from_json(&json!({"version": 1, "epoch": 3, "strangers": strangers, "spec": spec}).to_string()).unwrap()
+        let memory = |waited: Value, spec: Value| -> Memory {
+            let mut memory = json!({"version": 1, "epoch": 3, "spec": spec});
+            memory.as_object_mut().unwrap().extend(waited.as_object().unwrap().clone());
+            Memory::from_json(&memory.to_string()).unwrap()
         };
-        let stranger = json!({"t": {"epoch": 2}});
+        let stranger = json!({"strangers": {"t": {"epoch": 2}}});
+        let left = json!({"leftBehind": {"t": {"epoch": 2, "fence": "f"}}});
         let edited = json!({"generation": 2, "runHash": "r", "tasks": {}});
         for (before, after, prunes) in [
             (memory(json!({}), Value::Null), memory(json!({}), Value::Null), false),
             (memory(json!({}), Value::Null), memory(json!({}), edited.clone()), true),
             (memory(json!({}), Value::Null), memory(stranger.clone(), edited.clone()), false),
             (memory(stranger.clone(), edited.clone()), memory(stranger.clone(), edited.clone()), false),
-            (memory(stranger, edited.clone()), memory(json!({}), edited), true),
+            (memory(stranger, edited.clone()), memory(json!({}), edited.clone()), true),
+            (memory(json!({}), Value::Null), memory(left.clone(), edited.clone()), false),
+            (memory(left, edited.clone()), memory(json!({}), edited), true),
         ] {
             assert_eq!(may_prune(&before, &after), prunes, "{before:?} {after:?}");
         }

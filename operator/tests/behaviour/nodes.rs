@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use weir_crds::exit::ExitClass;
 use weir_testcluster::faults::{Call, Verb};
@@ -105,6 +105,13 @@ impl World {
         let held = self.until_condition("j", "Stalled", "True", "MemoryLost").await;
         let message = condition(&held, "Ready")["message"].as_str().unwrap();
         assert!(message.contains("weir.dev/discard-memory: \"0\""), "{message}");
+        // Taking away what it is held for vouches for nothing.
+        for map in self.config_maps().list(&ListParams::default()).await.unwrap() {
+            let name = map.metadata.name.unwrap();
+            if name.starts_with("j-g") {
+                self.config_maps().delete(&name, &DeleteParams::default()).await.unwrap();
+            }
+        }
         self.delete("j").await;
         self.until_looked_again(&operator).await;
         let waiting = self.until_condition("j", "Stalled", "True", "MemoryLost").await;
@@ -309,6 +316,47 @@ async fn m03_a_pod_taken_away_by_force_on_a_healthy_node_is_no_proof() {
     world.force_delete("j--t").await;
     world.until_streaming_under(2).await;
     world.assert_fenced().await;
+    operator.stop().await;
+    world.recorder.check().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m03_a_lost_process_is_remembered_until_its_fence_is_claimed() {
+    let world = World::new("unclaimed").await;
+    let operator = world.operator().await;
+    let store = |endpoint: &str| {
+        let mut wanted = job("j", &["t"]);
+        wanted["spec"]["tasks"][0]["podTemplate"] = json!({"env": [{"name": "AWS_ENDPOINT", "value": endpoint}]});
+        wanted
+    };
+    world.apply(&store("https://old")).await;
+    world.until_streaming("j").await;
+    world.kubelet.delay_sigterm(&world.namespace, "j--t", Duration::from_secs(600));
+    world.kubelet.make_unschedulable(&world.namespace, "j--t");
+    world.force_delete("j--t").await;
+    // Its successor has no node, so it claims nothing, and an edit moves the store away from both.
+    let has_no_node =
+        |job: &Value| job["status"]["epoch"] == 2 && job["status"]["summary"]["message"].to_string().contains("nodes are available");
+    world.until("j", "without a node", has_no_node).await;
+    world.edit("j", json!({"spec": {"suspend": true}})).await;
+    world.until_condition("j", "Suspended", "True", "SuspendedBySpec").await;
+    world.kubelet.make_schedulable(&world.namespace, "j--t");
+    world.edit("j", json!({"spec": {"suspend": false, "tasks": store("https://new")["spec"]["tasks"]}})).await;
+    world.assert_no_successor(&operator).await;
+    let shown = world.until_condition("j", "PreviousRunTerminated", "False", "PodVanished").await;
+    assert!(condition(&shown, "Stalled")["message"].as_str().unwrap().contains("undo that edit"), "{shown:#}");
+    // The same when the operator comes back, and with a wiped status, of which nobody knows what it has forgotten.
+    operator.kill().await;
+    let operator = world.operator().await;
+    world.assert_no_successor(&operator).await;
+    world.edit("j", json!({"spec": {"tasks": store("https://old")["spec"]["tasks"]}})).await;
+    let above = |job: &Value| job["status"]["epoch"].as_u64() > Some(2) && condition(job, "Ready")["reason"] == "Streaming";
+    world.until("j", "streaming behind its fence", above).await;
+    let fenced = |records: &[ProcessRecord]| records.iter().find(|record| record.epoch == Some(1))?.exit;
+    let exit = world.kubelet.wait_for("the old process is fenced", fenced).await.unwrap();
+    assert_eq!(exit.code, i32::from(ExitClass::Fenced.code()));
+    let claimed = |job: &Value| job["status"]["memory"]["leftBehind"].is_null();
+    world.until("j", "with nobody left behind", claimed).await;
     operator.stop().await;
     world.recorder.check().unwrap();
 }

@@ -15,7 +15,7 @@ use crate::world::{World, condition, job};
 const PAST_A_LOOK: Duration = Duration::from_secs(31);
 
 impl World {
-    fn config_maps(&self) -> Api<ConfigMap> {
+    pub fn config_maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
@@ -85,6 +85,40 @@ async fn m10_a_generation_whose_name_was_taken_later_is_told_when_a_pod_needs_it
     world.until_streaming("j").await;
     assert_eq!(world.processes("j"), 2);
     operator.stop().await;
+    world.check(&[("j", "t")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m10_no_pod_is_made_of_a_generation_that_the_operator_has_not_sealed() {
+    let world = World::new("forged").await;
+    let operator = world.operator().await;
+    world.apply(&job("j", &["t"])).await;
+    world.until_streaming("j").await;
+    // One of a generation that was accepted, with its seal, and one of a generation that is yet to come.
+    let real = world.config_maps().get("j-g1").await.unwrap();
+    let mut document: Value = serde_json::from_str(&real.data.as_ref().unwrap()["job.json"]).unwrap();
+    document["spec"]["tasks"][0]["podTemplate"] = json!({"labels": {"forged": "yes"}});
+    let forge = |name: &str, generation: &str| {
+        let mut map = real.clone();
+        (map.metadata.uid, map.metadata.resource_version, map.metadata.name) = (None, None, Some(name.to_owned()));
+        map.metadata.labels.as_mut().unwrap().insert("weir.dev/generation".to_owned(), generation.to_owned());
+        map.data.as_mut().unwrap().insert("job.json".to_owned(), document.to_string());
+        map
+    };
+    world.remove_map("j-g1").await;
+    let forged = world.create(&forge("j-g1", "1")).await;
+    world.create(&forge("j-g2", "2")).await;
+    world.kubelet.kill(&world.namespace, "j--t", Signal::KILL).unwrap();
+    world
+        .until("j", "streaming under epoch 2", |job| job["status"]["epoch"] == 2 && condition(job, "Ready")["reason"] == "Streaming")
+        .await;
+    let replaced = world.config_maps().get("j-g1").await.unwrap();
+    assert!(replaced.metadata.uid != forged.metadata.uid && replaced.data == real.data, "{replaced:#?}");
+    world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
+    world.until_run_streams("j", 2).await;
+    operator.stop().await;
+    let pods: Vec<_> = world.recorder.pods();
+    assert!(pods.len() >= 3 && pods.iter().all(|pod| !format!("{pod:?}").contains("forged\"")), "{pods:#?}");
     world.check(&[("j", "t")]);
 }
 

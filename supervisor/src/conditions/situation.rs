@@ -153,7 +153,11 @@ fn unproven(look: &Look<'_>) -> Option<(Timestamp, String)> {
             }
             Phase::Starting(_) | Phase::Ready | Phase::Terminating | Phase::Exited(_) => return None,
         };
-        Some((since, format!("{what}; once it is known to be gone, annotate weir.dev/confirm-terminated: {epoch}")))
+        let left = look.memory.left_behind.get(task).filter(|left| left.epoch == epoch);
+        let earlier = if left.is_some_and(|left| left.with_earlier) { ", like earlier ones" } else { "" };
+        // It was harmless until an edit moved its successors to where they do not fence it.
+        let undo = if left.is_some() { ", and its successor would not fence it: undo that edit, or," } else { ";" };
+        Some((since, format!("{what}{earlier}{undo} once it is known to be gone, annotate weir.dev/confirm-terminated: {epoch}")))
     })
 }
 

@@ -6,8 +6,8 @@
 //! remains are cleared once somebody needs the slot or its task is gone. Only live
 //! settings, whose delivery may fail for long, are repeated at a pace.
 
-use crate::decide::Pass;
 use crate::decide::unproven::given_up;
+use crate::decide::{Pass, left_behind};
 use crate::memory::{TaskMemory, TaskState};
 use crate::observed::{Instance, Phase, Slot, StopOrder};
 use crate::plan::Action;
@@ -44,7 +44,9 @@ fn on_instance(pass: &Pass<'_>, name: &str, instance: &Instance) -> Option<Actio
         (Phase::Exited(_), _) => {
             let wanted_again = task.is_some_and(|task| matches!(task.state, TaskState::Pending | TaskState::Starting));
             let foreign = !pass.desired.has_task(name);
-            (wanted_again || foreign).then_some(Action::ClearTask { task: task_name, epoch })
+            // Whoever is waited for shows only in a slot that is clear.
+            let hides = left_behind::bars(pass, name);
+            (wanted_again || foreign || hides).then_some(Action::ClearTask { task: task_name, epoch })
         }
         (Phase::Unreachable { .. }, None) => given_up(pass, name, instance).map(|_| Action::ForceRemoveTask { task: task_name, epoch }),
         (Phase::Unreachable { .. }, Some(_)) | (Phase::Vanished, _) => None,

@@ -6,7 +6,7 @@
 
 use weir_crds::policy::TaskRetryMode;
 
-use crate::decide::Pass;
+use crate::decide::{Pass, left_behind};
 use crate::desired::{Desired, Lifetime};
 use crate::events::EventReason;
 use crate::exit::ExitClass;
@@ -56,7 +56,8 @@ fn is_due(pass: &Pass<'_>) -> bool {
 
 /// Whether no run may begin whatever the time.
 pub(super) fn is_barred(pass: &Pass<'_>) -> bool {
-    pass.desired.paused || pass.observed.any_live() || !is_wanted(pass.desired, pass.observed, &pass.memory)
+    let is_anything_alive = pass.observed.any_live() || left_behind::bars_a_run(pass);
+    pass.desired.paused || is_anything_alive || !is_wanted(pass.desired, pass.observed, &pass.memory)
 }
 
 /// When and why the next run begins, if one will.

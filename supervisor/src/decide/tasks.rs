@@ -6,7 +6,7 @@
 //! a new epoch for every order.
 
 use crate::conditions::Reason;
-use crate::decide::{Pass, outcomes, unproven};
+use crate::decide::{Pass, left_behind, outcomes, unproven};
 use crate::health;
 use crate::memory::{ConfigOrder, RunCause, RunMemory, Stall, StallEnd, TaskMemory, TaskState, TaskStop, TaskStopGoal};
 use crate::observed::{Instance, Phase, Slot, StartObstacle};
@@ -61,7 +61,7 @@ fn observe_own(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance:
         Phase::Exited(exit) => outcomes::ended(pass, name, task, exit, instance.epoch),
         Phase::Unreachable { .. } => {
             if let Some(because) = unproven::given_up(pass, name, instance) {
-                unproven::tell(pass, name, instance, because);
+                unproven::give_up(pass, name, instance, because);
                 outcomes::vanished(pass, name, task, "NodeLost");
             }
         }
@@ -177,7 +177,7 @@ fn start_due_in(pass: &mut Pass<'_>, run: &mut RunMemory) {
         if task.state == TaskState::WaitingRetry && due {
             task.wait_in(TaskState::Pending);
         }
-        let free = pass.observed.slot(name).is_free();
+        let free = pass.observed.slot(name).is_free() && !left_behind::bars(pass, name);
         if task.state == TaskState::Pending && free {
             pass.memory.epoch += 1;
             task.state = TaskState::Starting;

@@ -10,12 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use weir_crds::policy::NodeLostPolicy;
-
-use crate::decide::Pass;
+use crate::decide::{Pass, left_behind};
 use crate::events::EventReason;
 use crate::memory::{ConfirmationMemory, Stranger};
-use crate::observed::{Instance, Observed, Phase, Shutdown, Slot};
+use crate::observed::{Instance, Observed, Phase, Slot};
 use crate::time::elapsed;
 
 /// How long a node may be silent before its tasks are judged.
@@ -68,6 +66,7 @@ pub(super) fn settle(pass: &mut Pass<'_>) -> Option<Observed> {
     let mut left = pass.observed.clone();
     for (name, instance, because) in settled {
         left.slots.insert(name.clone(), Slot::Absent);
+        left_behind::remember(pass, name, instance, because);
         if because == GivenUp::Confirmed {
             tell(pass, name, instance, because);
         }
@@ -88,18 +87,16 @@ pub(super) fn given_up(pass: &Pass<'_>, task: &str, instance: &Instance) -> Opti
         // Nothing of it can come back.
         _ => true,
     };
-    let begun_behind = pass.memory.fences.get(&instance.epoch);
-    // Nothing of this job follows it any more.
-    let is_last = pass.observed.shutdown != Shutdown::None;
-    // What was given up once stays so.
-    let harmless = pass.memory.given_up.contains(&instance.epoch)
-        || begun_behind.is_some_and(|fence| is_last || pass.desired.fences.get(task) == Some(fence));
-    let fenced = pass.desired.rules.node_lost_policy == NodeLostPolicy::ReplaceWhenFenced && harmless;
-    (fenced && has_lasted).then_some(GivenUp::Fenced)
+    (has_lasted && left_behind::is_harmless(pass, task, instance)).then_some(GivenUp::Fenced)
 }
 
-/// Says that an instance is given up, once for each.
-pub(super) fn tell(pass: &mut Pass<'_>, task: &str, instance: &Instance, because: GivenUp) {
+/// Gives up an instance that is still in its slot, and says so once.
+pub(super) fn give_up(pass: &mut Pass<'_>, task: &str, instance: &Instance, because: GivenUp) {
+    left_behind::remember(pass, task, instance, because);
+    tell(pass, task, instance, because);
+}
+
+fn tell(pass: &mut Pass<'_>, task: &str, instance: &Instance, because: GivenUp) {
     if !pass.memory.given_up.insert(instance.epoch) {
         return;
     }
@@ -126,7 +123,7 @@ pub(super) fn observe_strangers(pass: &mut Pass<'_>) {
     pass.memory.fences.retain(|epoch, _| [&present, &begun, &awaited].iter().any(|known| known.contains(epoch)));
     for (name, instance) in instances(pass.observed) {
         if let Some(because) = given_up(pass, name, instance).filter(|_| !is_owned(pass, name, instance)) {
-            tell(pass, name, instance, because);
+            give_up(pass, name, instance, because);
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn contradiction(shown: &Value, memory: &Memory) -> Option<String> {
     if memory.conditions.is_empty() && !rows(&shown["conditions"]).all(is_anothers) {
         return Some("it has no conditions, the status shows some".to_owned());
     }
-    let is_nobody_known = run.is_none() && memory.strangers.is_empty() && memory.given_up.is_empty();
+    let is_nobody_known = run.is_none() && memory.strangers.is_empty() && memory.given_up.is_empty() && memory.left_behind.is_empty();
     let unproven = memory.conditions.iter().find(|condition| is_unproven(condition)).filter(|_| is_nobody_known)?;
     Some(format!("it does not know the instance that its condition {}/{} is about", unproven.kind, unproven.reason))
 }

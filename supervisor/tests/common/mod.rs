@@ -76,6 +76,22 @@ pub fn report(class: ExitClass, epoch: u64) -> ExitReport {
     ExitReport { query: Some("q".to_owned()), ..ExitReport::new(class, epoch) }
 }
 
+/// One that has just begun.
+fn instance(epoch: u64, now: Timestamp) -> Instance {
+    Instance {
+        name: format!("pid-{epoch}"),
+        epoch,
+        created_at: now,
+        phase: Phase::Starting(StartObstacle::None),
+        stop_order: StopOrder::None,
+        config_generation: 0,
+        reported_at: None,
+        queries: Vec::new(),
+        place: None,
+        held_by: Vec::new(),
+    }
+}
+
 pub struct Stage {
     pub desired: Desired,
     pub observed: Observed,
@@ -115,7 +131,7 @@ impl Stage {
         let shown = serde_json::to_value(status(&self.desired, &self.observed, &stored)).unwrap();
         assert_eq!(contradiction(&shown, &stored), None, "a status goes with its memory");
         self.memory = stored;
-        self.forget_what_vanished();
+        self.show_what_vanished();
         if plan.events.is_empty() {
             self.plan = Some(Plan { events: self.plan.take().map_or_else(Vec::new, |old| old.events), ..plan.clone() });
         } else {
@@ -126,16 +142,24 @@ impl Stage {
         plan
     }
 
-    /// A shell tells of an instance that vanished only while the memory knows it.
-    fn forget_what_vanished(&mut self) {
+    /// A shell tells of an instance that vanished as long as the memory knows it, and nothing else is in its slot.
+    pub fn show_what_vanished(&mut self) {
         let run = self.memory.run.as_ref();
-        let strangers = &self.memory.strangers;
+        let (strangers, left_behind) = (&self.memory.strangers, &self.memory.left_behind);
         let is_own = |name: &String, instance: &Instance| {
             let is_stranger = strangers.get(name).is_some_and(|stranger| stranger.epoch == instance.epoch);
+            let is_left_behind = left_behind.get(name).is_some_and(|left| left.epoch == instance.epoch);
             is_stranger
+                || is_left_behind
                 || run.and_then(|run| run.tasks.get(name)).is_some_and(|task| task.state.is_live() && task.epoch == Some(instance.epoch))
         };
         self.observed.slots.retain(|name, slot| slot.instance().is_none_or(|own| own.phase != Phase::Vanished || is_own(name, own)));
+        for (task, left) in left_behind {
+            let slot = self.observed.slots.entry(task.clone()).or_default();
+            if *slot == Slot::Absent {
+                *slot = Slot::Present(Box::new(Instance { phase: Phase::Vanished, ..instance(left.epoch, self.now) }));
+            }
+        }
     }
 
     pub fn wait(&mut self, wait: Duration) -> Vec<Action> {
@@ -147,19 +171,9 @@ impl Stage {
         match action {
             Action::StartTask { task, epoch, generation, .. } => {
                 let occupied = self.observed.slot(task).instance();
-                assert!(occupied.is_none(), "started {task} on top of {occupied:?}");
-                let instance = Instance {
-                    name: format!("pid-{epoch}"),
-                    epoch: *epoch,
-                    created_at: self.now,
-                    phase: Phase::Starting(StartObstacle::None),
-                    stop_order: StopOrder::None,
-                    config_generation: *generation,
-                    reported_at: None,
-                    queries: Vec::new(),
-                    place: None,
-                    held_by: Vec::new(),
-                };
+                let is_gone = |instance: &Instance| instance.phase == Phase::Vanished;
+                assert!(occupied.is_none_or(is_gone), "started {task} on top of {occupied:?}");
+                let instance = Instance { config_generation: *generation, ..instance(*epoch, self.now) };
                 self.observed.slots.insert(task.clone(), Slot::Present(Box::new(instance)));
             }
             Action::StopTask { task, epoch, .. } => {
@@ -169,6 +183,7 @@ impl Stage {
             Action::KillTask { task, epoch } => self.instance(task, *epoch).stop_order = StopOrder::Kill,
             Action::ClearTask { task, .. } | Action::ForceRemoveTask { task, .. } => {
                 self.observed.slots.insert(task.clone(), Slot::Absent);
+                self.show_what_vanished();
             }
             Action::ApplyLiveConfig { task, epoch, generation } => {
                 self.instance(task, *epoch).config_generation = *generation;
