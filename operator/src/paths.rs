@@ -34,8 +34,9 @@ fn of_task(job: &StreamingJob, task: &TaskSpec) -> Option<String> {
         let inputs = query.sources.iter().map(|source| ("sources", source)).chain(query.tables.iter().map(|table| ("tables", table)));
         let data = inputs.flat_map(|(field, input)| data_of(&format!("{field}[{}]", input.name), &input.options, input.table.as_deref()));
         let sink = data_of("sink", &query.sink.options, query.sink.table.as_deref());
+        let bad_records = query.bad_records.iter().flat_map(|bad_records| data_of("badRecords", &bad_records.options, None));
         let checkpoint = checkpoint.map(|path| ("checkpointLocation".to_owned(), Named::Path(path), Purpose::Checkpoint));
-        let all = checkpoint.into_iter().chain(data.chain(sink).map(|(field, named)| (field, named, Purpose::Data)));
+        let all = checkpoint.into_iter().chain(data.chain(sink).chain(bad_records).map(|(field, named)| (field, named, Purpose::Data)));
         all.into_iter().find_map(|(field, named, purpose)| judge(job, task, &place(&field), &named, purpose))
     })
 }
@@ -130,6 +131,11 @@ mod tests {
             let words = found(checkpoint, sink, json!({})).unwrap();
             assert!(words.contains(part), "{words}");
         }
+        let query = json!({"name": "q", "sql": "SELECT 1", "sources": [{"name": "s", "format": "rate"}], "sink": {"format": "noop"},
+            "badRecords": {"format": "json", "options": {"path": "bad"}}, "checkpointLocation": "s3://c"});
+        let spec = json!({"trigger": {"continuous": {}}, "tasks": [{"name": "t", "queries": [query]}]});
+        let words = problem(&serde_json::from_value(spec).unwrap(), "ns", "job").unwrap();
+        assert!(words.contains("badRecords.options.path: `bad` is relative"), "{words}");
         assert!(found("/database/c", "s3://t", claim).unwrap().contains("own disk"));
         assert!(found("/Volumes/none/c", "s3://t", json!({})).unwrap().contains("there is no catalog none"));
     }

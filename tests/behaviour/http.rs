@@ -130,7 +130,9 @@ fn http_metrics_are_prometheus_text() {
     for query in ["ticks", "tocks"] {
         let label = format!("{{query=\"{query}\"}}");
         assert_eq!(samples[&format!("weir_query_active{label}")], 1.0);
-        assert_eq!(samples[&format!("weir_query_malformed_records_total{label}")], 0.0);
+        for counter in ["malformed_records", "bad_records"] {
+            assert_eq!(samples[&format!("weir_query_{counter}_total{label}")], 0.0);
+        }
         for gauge in
             ["batch_id", "last_commit_timestamp_seconds", "input_rows_per_second", "processed_rows_per_second", "batch_duration_seconds"]
         {

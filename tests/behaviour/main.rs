@@ -9,6 +9,7 @@
 mod support;
 
 mod bad_records;
+mod bad_records_apart;
 mod checkpoint_damage;
 mod cluster;
 mod crash;

@@ -402,6 +402,38 @@ mod tests {
     }
 
     #[test]
+    fn bad_records_need_a_source_that_has_some_and_a_place_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display();
+        let query = |name: &str, source: &str, bad: &str| {
+            format!(
+                "    - {{name: {name}, sources: [{{name: s, {source}}}], sql: SELECT * FROM s, sink: {{format: noop}}, badRecords: {bad}, \
+                 checkpointLocation: /no/such/{name}}}\n"
+            )
+        };
+        let csv = format!("format: csv, schema: 'a INT', options: {{path: {path}");
+        let json = "{format: json, options: {path: /no/such/bad}}";
+        let text = job(&[
+            query("made-up", "format: rate", json),
+            query("strict", &format!("{csv}, mode: FAILFAST}}"), json),
+            query("inside", &format!("{csv}}}"), &format!("{{format: csv, options: {{path: {path}/bad}}}}")),
+            query("fine", &format!("{csv}, mode: DROPMALFORMED}}"), json.replace("bad", "good").as_str()),
+        ]
+        .concat());
+        let found = said(&text, References::MayBeElsewhere);
+        let expected = [
+            "queries[made-up].badRecords [BAD_RECORDS_WITHOUT_SOURCE]",
+            "queries[strict].sources[s].options.mode [BAD_RECORDS_UNDER_FAILFAST]",
+            "queries[inside].badRecords.options.path [OVERLAPPING_LOCATIONS]",
+            "queries[strict].badRecords.options.path [OVERLAPPING_LOCATIONS] bad records go to `/no/such/bad`, and so does query made-up",
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.starts_with("error") && found.contains(expected), "{found}");
+        }
+    }
+
+    #[test]
     fn references_that_are_here_are_read_and_others_excuse_only_themselves() {
         let queries = "    - name: q
       sources: [{name: s, format: rate, optionsFrom: [{secretRef: {name: rates}}]}]

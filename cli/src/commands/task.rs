@@ -210,6 +210,7 @@ fn budget(definitions: &[QueryDefinition], lanes: usize) -> MemoryBudget {
     MemoryBudget::new(TaskShape {
         queries: definitions.len(),
         with_tables: definitions.iter().filter(|definition| !definition.tables.is_empty()).count(),
+        with_bad_records: definitions.iter().filter(|definition| definition.bad_records.is_some()).count(),
         kafka_sources: definitions.iter().flat_map(|d| d.sources.iter().chain(&d.tables)).filter(|source| source.format == "kafka").count(),
         lanes,
     })

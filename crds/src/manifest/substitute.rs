@@ -107,6 +107,7 @@ fn texts_of(query: &mut QuerySpec) -> impl Iterator<Item = &mut String> {
         .chain(query.observe.iter_mut().flat_map(|observe| observe.metrics.iter_mut().map(|metric| &mut metric.expr)))
         .chain(std::iter::once(&mut query.sql))
         .chain(query.sink.options.values_mut())
+        .chain(query.bad_records.iter_mut().flat_map(|bad_records| bad_records.options.values_mut()))
         .chain(query.checkpoint_location.iter_mut())
 }
 

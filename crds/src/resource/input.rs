@@ -90,6 +90,19 @@ pub enum OnChangeSpec {
     Restart,
 }
 
+/// Where the bad records of a query go: once each, with the batch that met them.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BadRecordsSpec {
+    /// `delta`, `json`, `csv` or `parquet`.
+    #[schemars(length(min = 1, max = 63))]
+    pub format: String,
+    /// Options of the format as a sink, `path` among them; every value is a string.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "option_map")]
+    pub options: BTreeMap<String, String>,
+}
+
 /// Where the rows of a query go: a format with options, or a Delta table by name.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]

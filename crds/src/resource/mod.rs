@@ -21,7 +21,7 @@ mod to_policy;
 pub use disruption::{Disruption, disruption};
 pub use edit::edit_problems;
 pub use fields::{Disrupts, FieldRow, field_table};
-pub use input::{ObjectRefSpec, OnChangeSpec, OptionsFromSpec, SinkSpec, SourceSpec, WatermarkSpec};
+pub use input::{BadRecordsSpec, ObjectRefSpec, OnChangeSpec, OptionsFromSpec, SinkSpec, SourceSpec, WatermarkSpec};
 pub use job::*;
 pub use pod::PodTemplateSpec;
 pub use reference::manifest_markdown;

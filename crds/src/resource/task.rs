@@ -9,7 +9,7 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::input::{SinkSpec, SourceSpec};
+use super::input::{BadRecordsSpec, SinkSpec, SourceSpec};
 use super::pod::PodTemplateSpec;
 
 /// One task: a pod with one or more queries.
@@ -67,6 +67,9 @@ pub struct QuerySpec {
     pub sql: String,
     /// Where the rows go.
     pub sink: SinkSpec,
+    /// Where records go that a source cannot parse; such a record makes no rows then. Without it the option `mode` of the source decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bad_records: Option<BadRecordsSpec>,
     /// Which rows of a changed result are written: only new ones, changed ones, or all.
     #[serde(default)]
     pub output_mode: OutputMode,

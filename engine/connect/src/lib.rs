@@ -5,6 +5,7 @@
 //! types. Connectors know neither SQL nor the checkpoint's paths; they are
 //! handed their log folders.
 
+pub mod bad_records;
 pub mod console;
 pub mod delta;
 pub mod expressions;

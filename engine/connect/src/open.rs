@@ -15,6 +15,16 @@ use weir_core::storage::Storage;
 
 use crate::expressions::Expressions;
 
+/// What becomes of records of a source that do not fit its schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MalformedRecords {
+    /// What the parse mode among the options says.
+    #[default]
+    ByMode,
+    /// They are handed out apart from the rows.
+    SetApart,
+}
+
 /// What every source is prepared with.
 #[derive(Clone, Debug)]
 pub struct SourceContext {
@@ -22,6 +32,8 @@ pub struct SourceContext {
     pub storage: Storage,
     /// Spark settings by name that the manifest sets; the connector asks for those it knows.
     pub conf: BTreeMap<String, String>,
+    /// Whether the query has a place for bad records.
+    pub malformed: MalformedRecords,
 }
 
 /// A source's place in a claimed checkpoint.
@@ -63,11 +75,32 @@ pub struct SinkSettings<'a> {
     pub expressions: &'a Arc<dyn Expressions>,
 }
 
+/// Which rows of a query a sink takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkRole {
+    /// Those of its SQL.
+    Rows,
+    /// Its bad records: a second sink of the same batches.
+    BadRecords,
+}
+
 /// A sink's place in a claimed checkpoint.
 #[derive(Clone, Debug)]
 pub struct SinkContext {
-    /// The query's id: the transaction identifier of fenced sinks.
+    /// The query's id.
     pub query_id: uuid::Uuid,
     /// The fence of this run's epoch.
     pub fence: Fence,
+    /// Whose rows it takes.
+    pub role: SinkRole,
+}
+
+impl SinkContext {
+    /// Under which name a table records the batches.
+    pub fn transaction_id(&self) -> String {
+        match self.role {
+            SinkRole::Rows => self.query_id.to_string(),
+            SinkRole::BadRecords => format!("{}-badRecords", self.query_id),
+        }
+    }
 }

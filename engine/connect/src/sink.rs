@@ -148,6 +148,11 @@ pub trait Sink: Send + Sync {
         false
     }
 
+    /// Whether its log would have a hole where a batch without rows is not committed.
+    fn needs_every_batch(&self) -> bool {
+        false
+    }
+
     /// Whether what was sent has not been acknowledged for a while; a stop then waits for nothing.
     fn is_silent(&self) -> bool {
         false

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use weir_core::{Offset, Result};
 
+use crate::bad_records::BadRows;
 use crate::open::SourcePlace;
 
 /// Whether a trigger obeys the per-trigger limits of the source's options.
@@ -89,11 +90,17 @@ pub struct ReadCounters {
 /// `next` may block the calling thread: a lane has its own.
 #[async_trait]
 pub trait PartitionReader: Send {
-    /// The next slice, or `None` at the end of the range.
+    /// The next slice, or `None` at the end of the range. A slice is empty only where bad records wait to be taken.
     async fn next(&mut self) -> Result<Option<RecordBatch>>;
 
     /// What was met so far.
     fn counters(&self) -> ReadCounters;
+
+    /// The records that were set apart since they were last taken; asked after each `next`. Those before a place that
+    /// `skip_to` was told are among them.
+    fn take_bad_records(&mut self) -> Vec<BadRows> {
+        Vec::new()
+    }
 
     /// What the partition is and all that decides its rows' order, in words that are the same whenever the range is read;
     /// asked before the first slice.
@@ -111,6 +118,11 @@ pub trait PartitionReader: Send {
 pub trait PreparedSource: Send {
     /// The rows' schema, with Spark's names and types.
     fn schema(&self) -> SchemaRef;
+
+    /// Whether records that do not fit are handed out apart, as the context asked for; false where the format knows none.
+    fn sets_malformed_apart(&self) -> bool {
+        false
+    }
 
     /// Makes the clients of a source that is going to be read, which may read files and reach out. Whoever only judges a
     /// manifest does not call it.

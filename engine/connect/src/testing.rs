@@ -16,7 +16,7 @@ use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
 
 use crate::expressions::{Evaluator, Expressions, Planned};
-use crate::open::{SinkContext, SourceContext, SourcePlace};
+use crate::open::{MalformedRecords, SinkContext, SinkRole, SourceContext, SourcePlace};
 
 /// Opens a folder of the temporary checkpoint.
 pub fn storage() -> Storage {
@@ -25,7 +25,7 @@ pub fn storage() -> Storage {
 
 /// A source context without settings.
 pub fn source_context() -> SourceContext {
-    SourceContext { storage: storage(), conf: std::collections::BTreeMap::new() }
+    SourceContext { storage: storage(), conf: std::collections::BTreeMap::new(), malformed: MalformedRecords::ByMode }
 }
 
 /// `sources/0` of a checkpoint.
@@ -38,7 +38,7 @@ pub fn source_place(checkpoint: &std::path::Path) -> SourcePlace {
 /// The place of a sink of a query with the given id.
 pub fn sink_context(checkpoint: &std::path::Path, query_id: uuid::Uuid) -> SinkContext {
     let root = storage().open(checkpoint.to_str().unwrap()).unwrap();
-    SinkContext { query_id, fence: Fence::new(root.child("_weir/epochs"), 1) }
+    SinkContext { query_id, fence: Fence::new(root.child("_weir/epochs"), 1), role: SinkRole::Rows }
 }
 
 /// SQL as DataFusion has it, for tables with expressions.

@@ -38,6 +38,8 @@ pub struct TaskShape {
     pub queries: usize,
     /// Queries that join static tables.
     pub with_tables: usize,
+    /// Queries with a place for bad records.
+    pub with_bad_records: usize,
     /// Kafka sources.
     pub kafka_sources: usize,
     /// Lanes of each query.
@@ -57,6 +59,10 @@ impl MemoryBudget {
                 part("plans", lanes * slice * PLAN_FACTOR),
                 part("static_tables", (shape.with_tables * shape.lanes * weir_sql::LANE_POOL_BYTES) as u64),
                 part("sink_writers", lanes * weir_connect::delta::memory::LANE_BYTES as u64),
+                part(
+                    "bad_records",
+                    (shape.with_bad_records * shape.lanes) as u64 * (slice + weir_connect::delta::memory::LANE_BYTES as u64),
+                ),
                 part("kafka_prefetch", shape.kafka_sources as u64 * KAFKA_QUEUE_BYTES),
             ],
         }
@@ -95,8 +101,8 @@ mod tests {
 
     #[test]
     fn the_sum_is_the_parts() {
-        let budget = MemoryBudget::new(TaskShape { queries: 2, with_tables: 1, kafka_sources: 1, lanes: 2 });
-        assert_eq!(budget.total(), (40 + 16 + 48 + 128 + 64 + 16) << 20);
+        let budget = MemoryBudget::new(TaskShape { queries: 2, with_tables: 1, with_bad_records: 1, kafka_sources: 1, lanes: 2 });
+        assert_eq!(budget.total(), (40 + 16 + 48 + 128 + 64 + 40 + 16) << 20);
         assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
     }
 }

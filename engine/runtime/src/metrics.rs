@@ -23,6 +23,7 @@ const QUERY_COUNTERS: &[QueryCounter] = &[
     ("weir_query_triggers_total", "Triggers of this run, idle ones too", |s| s.triggers as f64),
     ("weir_query_trigger_seconds_total", "Time spent in triggers", |s| s.trigger_time.as_secs_f64()),
     ("weir_query_malformed_records_total", "Records of this run that did not fit their schema", |s| s.malformed_records as f64),
+    ("weir_query_bad_records_total", "Records of this run that went to the place for bad records", |s| s.bad_records as f64),
 ];
 
 const QUERY_GAUGES: &[QueryGauge] = &[

@@ -17,10 +17,12 @@ use weir_core::{Error, Result};
 use weir_crds::checkpoint::normalized_location;
 use weir_crds::options::{Format, Role};
 
-use crate::query::QueryDefinition;
+use crate::query::{QueryDefinition, SinkDefinition};
 
 /// The field of a sink's folder.
 const SINK_PATH: &str = "sink.options.path";
+/// The field of the folder for bad records.
+const BAD_RECORDS_PATH: &str = "badRecords.options.path";
 /// The field of a checkpoint.
 const CHECKPOINT: &str = "checkpointLocation";
 
@@ -83,23 +85,38 @@ pub struct Written {
     /// The query, for messages about another one.
     label: String,
     checkpoint: Option<Place>,
-    sink: Option<(Keeping, Place)>,
+    sinks: Vec<Sink>,
+}
+
+/// A folder that rows go to.
+#[derive(Clone, Debug)]
+struct Sink {
+    field: &'static str,
+    /// What writes to it, for messages.
+    who: &'static str,
+    keeping: Keeping,
+    place: Place,
 }
 
 impl Written {
     /// Those of a query; `label` is its name for messages, such as `query q of task t`.
     pub fn by(label: impl Into<String>, definition: &QueryDefinition, storage: &Storage) -> Self {
-        Self { label: label.into(), checkpoint: Place::of(&definition.checkpoint, storage), sink: sink(definition, storage) }
+        Self { label: label.into(), checkpoint: Place::of(&definition.checkpoint, storage), sinks: sinks(definition, storage) }
     }
 }
 
-fn sink(definition: &QueryDefinition, storage: &Storage) -> Option<(Keeping, Place)> {
-    let keeping = match Format::find(&definition.sink.format, Role::Sink).ok()? {
-        format if format.is_files() => Keeping::Files,
-        Format::Delta => Keeping::Table,
-        _ => return None,
+fn sinks(definition: &QueryDefinition, storage: &Storage) -> Vec<Sink> {
+    let of = |definition: &SinkDefinition, field, who| {
+        let keeping = match Format::find(&definition.format, Role::Sink).ok()? {
+            format if format.is_files() => Keeping::Files,
+            Format::Delta => Keeping::Table,
+            _ => return None,
+        };
+        Some(Sink { field, who, keeping, place: Place::of(path(&definition.options)?, storage)? })
     };
-    Some((keeping, Place::of(path(&definition.sink.options)?, storage)?))
+    let rows = of(&definition.sink, SINK_PATH, "the sink writes");
+    let bad_records = definition.bad_records.as_ref().and_then(|sink| of(sink, BAD_RECORDS_PATH, "bad records go"));
+    rows.into_iter().chain(bad_records).collect()
 }
 
 fn path(options: &std::collections::BTreeMap<String, String>) -> Option<&str> {
@@ -109,11 +126,18 @@ fn path(options: &std::collections::BTreeMap<String, String>) -> Option<&str> {
 /// What is wrong with the folders of one query among themselves.
 pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> {
     let checkpoint = Place::of(&definition.checkpoint, storage);
-    let sink = sink(definition, storage).map(|(_, place)| place);
-    if let (Some(checkpoint), Some(sink)) = (&checkpoint, &sink)
-        && checkpoint.holds(sink)
+    let sinks = sinks(definition, storage);
+    if let Some(checkpoint) = &checkpoint
+        && let Some(sink) = sinks.iter().find(|sink| checkpoint.holds(&sink.place))
     {
         return Err(sink_in_checkpoint(sink, checkpoint, "its own checkpoint"));
+    }
+    if let [rows, bad_records] = sinks.as_slice()
+        && (rows.place.holds(&bad_records.place) || bad_records.place.holds(&rows.place))
+    {
+        let how = if rows.place.is(&bad_records.place) { "is where" } else { "lies in or around the folder where" };
+        let what = format!("bad records go to {}, which {how} the sink writes to ({})", bad_records.place, rows.place);
+        return Err(overlap(BAD_RECORDS_PATH.to_owned(), what, "give bad records a folder beside it"));
     }
     for input in &definition.sources {
         let format = Format::find(&input.format, Role::Source).ok();
@@ -133,14 +157,15 @@ pub fn check_own(definition: &QueryDefinition, storage: &Storage) -> Result<()> 
                 "give the checkpoint a folder of its own",
             ));
         }
-        let Some(sink) = &sink else { continue };
-        if listed.is(sink) || split.as_ref().is_some_and(|split| reads(split, &listed, sink)) {
-            let what = format!("the sink writes to {sink}, which {source}: the query would read what it writes");
-            return Err(overlap(SINK_PATH.to_owned(), what, "let it write to a folder beside the one that it reads"));
-        }
-        if sink.holds(&listed) {
-            let what = format!("{source}, which lies in the folder {sink} that the sink writes to");
-            return Err(overlap(field, what, "let the query write to a folder beside the one that it reads"));
+        for Sink { field: own, who, place, .. } in &sinks {
+            if listed.is(place) || split.as_ref().is_some_and(|split| reads(split, &listed, place)) {
+                let what = format!("{who} to {place}, which {source}: the query would read what it writes");
+                return Err(overlap((*own).to_owned(), what, "let it write to a folder beside the one that it reads"));
+            }
+            if place.holds(&listed) {
+                let what = format!("{source}, which lies in the folder {place} that {who} to");
+                return Err(overlap(field, what, "let the query write to a folder beside the one that it reads"));
+            }
         }
     }
     Ok(())
@@ -156,25 +181,28 @@ fn reads(split: &SplitPath, listed: &Place, folder: &Place) -> bool {
 pub fn conflicts(all: &[Written]) -> Vec<(usize, Error)> {
     let mut found = Vec::new();
     for (at, query) in all.iter().enumerate() {
-        let Some((keeping, sink)) = &query.sink else { continue };
         for (number, other) in all.iter().enumerate().filter(|(number, _)| *number != at) {
-            if let Some(checkpoint) = other.checkpoint.as_ref().filter(|checkpoint| checkpoint.holds(sink)) {
-                found.push((at, sink_in_checkpoint(sink, checkpoint, &format!("the checkpoint of {}", other.label))));
-            }
-            let Some((others, _)) = other.sink.as_ref().filter(|(_, place)| number < at && place.is(sink)) else { continue };
-            if (*keeping, *others) != (Keeping::Table, Keeping::Table) {
-                let what = format!("the sink writes to {sink}, and so does {}: a folder of files has one writer", other.label);
-                found.push((at, overlap(SINK_PATH.to_owned(), what, "give each its own folder, or write both to one Delta table")));
+            for sink in &query.sinks {
+                if let Some(checkpoint) = other.checkpoint.as_ref().filter(|checkpoint| checkpoint.holds(&sink.place)) {
+                    found.push((at, sink_in_checkpoint(sink, checkpoint, &format!("the checkpoint of {}", other.label))));
+                }
+                let Some(others) = other.sinks.iter().find(|others| number < at && others.place.is(&sink.place)) else { continue };
+                if (sink.keeping, others.keeping) != (Keeping::Table, Keeping::Table) {
+                    let (who, place) = (sink.who, &sink.place);
+                    let what = format!("{who} to {place}, and so does {}: a folder of files has one writer", other.label);
+                    found.push((at, overlap(sink.field.to_owned(), what, "give each its own folder, or write both to one Delta table")));
+                }
             }
         }
     }
     found
 }
 
-fn sink_in_checkpoint(sink: &Place, checkpoint: &Place, whose: &str) -> Error {
-    let how = if checkpoint.is(sink) { "is" } else { "lies in" };
-    let what = format!("the sink writes to {sink}, which {how} {whose} ({CHECKPOINT} {checkpoint})");
-    overlap(SINK_PATH.to_owned(), what, "give the sink a folder of its own outside of checkpoints")
+fn sink_in_checkpoint(sink: &Sink, checkpoint: &Place, whose: &str) -> Error {
+    let Sink { field, who, place, .. } = sink;
+    let how = if checkpoint.is(place) { "is" } else { "lies in" };
+    let what = format!("{who} to {place}, which {how} {whose} ({CHECKPOINT} {checkpoint})");
+    overlap((*field).to_owned(), what, "give the sink a folder of its own outside of checkpoints")
 }
 
 fn overlap(field: String, what: String, remedy: &str) -> Error {
@@ -192,11 +220,16 @@ mod tests {
     /// The definitions of queries by source, sink and checkpoint.
     fn queries(parts: &[(&str, &str, &str)]) -> Vec<QueryDefinition> {
         let query = |(number, (source, sink, checkpoint)): (usize, &(&str, &str, &str))| {
-            let (format, path) = sink.split_once(':').unwrap();
+            let (sink, bad_records) = sink.split_once(", ").map_or((*sink, None), |(sink, bad)| (sink, Some(bad)));
+            let to = |sink: &str| {
+                let (format, path) = sink.split_once(':').unwrap();
+                serde_json::json!({"format": format, "options": {"PATH": path}})
+            };
             serde_json::json!({
                 "name": format!("q{number}"), "sql": "SELECT * FROM s",
                 "sources": [{"name": "s", "format": "text", "options": {"path": source}}],
-                "sink": {"format": format, "options": {"PATH": path}},
+                "sink": to(sink),
+                "badRecords": bad_records.map(to),
                 "checkpointLocation": checkpoint,
             })
         };
@@ -236,6 +269,12 @@ mod tests {
             ("out/in", "json:out", "ck", source, "lies in the folder `out` that the sink writes to"),
             ("ck/in", "json:out", "ck", source, "the query's own checkpoint `ck`"),
             ("ck", "json:out", "ck", source, "the query's own checkpoint"),
+            ("in", "json:out, delta:ck/bad", "ck", BAD_RECORDS_PATH, "bad records go to `ck/bad`, which lies in its own checkpoint"),
+            ("in", "json:out, json:./out", "ck", BAD_RECORDS_PATH, "bad records go to `./out`, which is where the sink writes to (`out`)"),
+            ("in", "delta:out, json:out/_bad", "ck", BAD_RECORDS_PATH, "around the folder"),
+            ("in", "delta:bad/out, json:bad", "ck", BAD_RECORDS_PATH, "around the folder"),
+            ("in", "json:out, json:in/bad", "ck", BAD_RECORDS_PATH, "bad records go to `in/bad`, which source s reads `in`"),
+            ("bad/in", "noop:x, json:bad", "ck", source, "lies in the folder `bad` that bad records go to"),
         ] {
             let (found, text) = own(reads, writes, checkpoint).unwrap_or_else(|| panic!("{reads} {writes} {checkpoint} is accepted"));
             assert_eq!(found, field, "{text}");
@@ -250,6 +289,8 @@ mod tests {
             ("in/*/day", "csv:in/x/night", "ck"),
             ("s3://b/in", "json:s3://c/in", "ck"),
             ("in", "json:ckout", "ck"),
+            ("in", "json:out, delta:bad", "ck"),
+            ("in", "noop:x, json:in/_bad", "ck"),
         ] {
             assert_eq!(own(reads, writes, checkpoint), None, "{reads} {writes} {checkpoint}");
         }
@@ -301,6 +342,15 @@ mod tests {
         );
         one(&[("a", "json:o", "x"), ("b", "csv:./o/", "y")], "1 [OVERLAPPING_LOCATIONS] the sink writes to `./o/`, and so does query q0");
         one(&[("a", "json:o", "x"), ("b", "delta:o", "y")], "one writer");
+        one(
+            &[("a", "noop:o, json:bad", "x"), ("b", "noop:p, json:bad", "y")],
+            "1 [OVERLAPPING_LOCATIONS] bad records go to `bad`, and so does",
+        );
+        one(
+            &[("a", "json:o, delta:ck/bad", "x"), ("b", "noop:o", "ck")],
+            "0 [OVERLAPPING_LOCATIONS] bad records go to `ck/bad`, which lies",
+        );
+        assert_eq!(found(&[("a", "noop:o, delta:bad", "x"), ("b", "noop:p, delta:bad", "y")]), [""; 0], "one table of bad records");
         assert_eq!(found(&[("a", "delta:o", "x"), ("b", "delta:o", "y")]), [""; 0], "a Delta table has many writers");
         assert_eq!(found(&[("a", "json:o", "x"), ("o", "json:p", "y")]), [""; 0], "one reads what the other writes");
         assert_eq!(found(&[("a", "json:o", "x"), ("b", "json:o/b", "y")]), [""; 0]);

@@ -1,4 +1,4 @@
-//! Rules of the sink: table or path, output mode, partitions, options.
+//! Rules of the sink: table or path, output mode, partitions, options; and of the place for bad records.
 
 use super::Context;
 use super::inputs::{table_name, volumes};
@@ -7,6 +7,7 @@ use crate::options::{Format, Role};
 use crate::resource::{OutputMode, QuerySpec, SinkSpec};
 
 pub(super) fn check(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Finding>) {
+    bad_records(context, query, findings);
     let sink = &query.sink;
     let path = format!("{}.sink", context.path);
     let Some(format) = format_of(context, &path, sink, findings) else { return };
@@ -26,6 +27,33 @@ pub(super) fn check(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec
     volumes(context.job, &path, &sink.options, findings);
     context.options(&path, format, Role::Sink, &options, &sink.options_from, findings);
 }
+
+/// A place that takes each batch once, and columns of several types.
+fn bad_records(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Finding>) {
+    let Some(bad_records) = &query.bad_records else { return };
+    let path = format!("{}.badRecords", context.path);
+    let Some(format) = context.format(&path, &bad_records.format, Role::Sink, &bad_records.options, &[], findings) else { return };
+    if !BAD_RECORDS.contains(&format) {
+        findings.push(
+            Finding::error(
+                "bad-records",
+                format!("{path}.format"),
+                format!(
+                    "{} cannot take bad records: a place for them keeps columns of several types and takes each batch once",
+                    format.as_str()
+                ),
+            )
+            .found(&bad_records.format)
+            .allowed(BAD_RECORDS.iter().map(|format| format.as_str())),
+        );
+        return;
+    }
+    volumes(context.job, &path, &bad_records.options, findings);
+    context.options(&path, format, Role::Sink, &bad_records.options, &[], findings);
+}
+
+/// The formats of places for bad records.
+const BAD_RECORDS: [Format; 4] = [Format::Delta, Format::Json, Format::Csv, Format::Parquet];
 
 fn format_of(context: &Context<'_>, path: &str, sink: &SinkSpec, findings: &mut Vec<Finding>) -> Option<Format> {
     if let Some(table) = &sink.table {

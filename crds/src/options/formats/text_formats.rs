@@ -15,6 +15,7 @@ const MODES: Kind = Kind::Choice(&["PERMISSIVE", "DROPMALFORMED", "FAILFAST"]);
 const TEXT_CODECS: Kind = Kind::Choice(&["none", "uncompressed", "gzip", "zstd"]);
 const CHARSETS: Kind = Kind::Choice(&["UTF-8", "US-ASCII"]);
 const REBASE: Kind = Kind::Choice(&["CORRECTED"]);
+const BAD_RECORDS: &str = "is a setting of Databricks: write `badRecords: {format: json, options: {path: …}}` beside the query's sink, which has each bad record once";
 const NO_TIME: &str = "formats values of the type TIME, which Weir does not have: remove it";
 /// The only language whose month names and numbers are read.
 const LOCALE: Kind = Kind::Choice(&["en-US"]);
@@ -83,6 +84,7 @@ pub const JSON_ROWS: &[OptionRow] = &[
         .ignored("a record may have 256 MiB"),
     OptionRow::new("compression", TEXT_CODECS, "Codec of written files.", JSON).write().default("none").alias(&["codec"]),
     OptionRow::new("timeFormat", Kind::Text, "Refused.", JSON).refused(NO_TIME),
+    OptionRow::new("badRecordsPath", Kind::Text, "Refused.", JSON).read().refused(BAD_RECORDS),
     OptionRow::new("sortKeys", Kind::Text, "Refused.", JSON)
         .write()
         .refused("sorts the keys of written maps, which are written as they come here: remove it"),
@@ -194,6 +196,7 @@ pub const CSV_ROWS: &[OptionRow] = &[
     OptionRow::new("escapeQuotes", Kind::Bool, "Whether values with quotes are quoted and escaped.", CSV).write().default("true"),
     OptionRow::new("compression", TEXT_CODECS, "Codec of written files.", CSV).write().default("none").alias(&["codec"]),
     OptionRow::new("timeFormat", Kind::Text, "Refused.", CSV).refused(NO_TIME),
+    OptionRow::new("badRecordsPath", Kind::Text, "Refused.", CSV).read().refused(BAD_RECORDS),
     OptionRow::new("extension", Kind::Text, "Refused.", CSV)
         .write()
         .refused("names written files, whose names end in .csv here: remove it"),

@@ -24,6 +24,8 @@ use crate::sink::{BatchId, WrittenFile};
 pub struct Batch<'a> {
     /// Query and batch.
     pub id: &'a BatchId,
+    /// Under which the batch is recorded.
+    pub app_id: &'a str,
     /// Its files and what they do.
     pub change: Change<'a>,
     /// This commit's own id.
@@ -78,7 +80,7 @@ pub fn actions(batch: &Batch<'_>, table: Option<&TableState>, layout: &Layout) -
     }
     let version = i64::try_from(batch.id.batch)
         .map_err(|e| Error::config("DELTA_COMMIT_FAILED", format!("the batch id {} is too large", batch.id.batch)).with_source(e))?;
-    actions.push(Action::Txn(Txn { app_id: batch.id.query_id.to_string(), version, last_updated: Some(batch.now_ms) }));
+    actions.push(Action::Txn(Txn { app_id: batch.app_id.to_owned(), version, last_updated: Some(batch.now_ms) }));
     if let Change::Merge(merged) = batch.change {
         actions.extend(merged.removed.iter().cloned().map(Action::Remove));
     }

@@ -51,7 +51,7 @@ use crate::sink::Sink;
 /// Opens the Delta sink for a query's output schema.
 pub async fn open_sink(settings: &SinkSettings<'_>, context: &SinkContext) -> Result<Box<dyn Sink>> {
     let (options, location) = place(settings)?;
-    Ok(Box::new(DeltaSink::open(location, options, columns(settings), context.query_id).await?))
+    Ok(Box::new(DeltaSink::open(location, options, columns(settings), context.transaction_id()).await?))
 }
 
 /// What is wrong with a sink as far as options and columns tell.

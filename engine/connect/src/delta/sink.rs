@@ -1,6 +1,7 @@
 //! The Delta sink: appends or merges by key, each batch exactly once.
 //!
-//! The record of a query is the `txn` action with its id. Every attempt to
+//! The record of a query is the `txn` action with its id (that of its bad
+//! records has a name of its own). Every attempt to
 //! commit begins with the newest state of the table, looks at the record in
 //! that state, and writes the version after it by create-if-absent; a lost
 //! race or a lost response starts over with the look (protocol.md section 5).
@@ -41,7 +42,8 @@ pub struct DeltaSink {
     location: TableLocation,
     options: SinkOptions,
     request: Request,
-    query_id: uuid::Uuid,
+    /// Under which the table records the batches.
+    app_id: String,
     opened_table: Option<String>,
     shared: Mutex<Shared>,
     maintenance: Maintenance,
@@ -79,15 +81,16 @@ struct MergeInHand {
 
 impl DeltaSink {
     /// Opens the sink: reads the table and lays the query's columns over it.
-    pub async fn open(location: TableLocation, options: SinkOptions, columns: SinkColumns, query_id: uuid::Uuid) -> Result<Self> {
-        let table = state::load(&location, &query_id.to_string()).await?;
+    pub async fn open(location: TableLocation, options: SinkOptions, columns: SinkColumns, app_id: impl Into<String>) -> Result<Self> {
+        let app_id = app_id.into();
+        let table = state::load(&location, &app_id).await?;
         let request = request(&location, &options, columns);
         let layout = Arc::new(Layout::plan(&request, table.as_ref())?);
         let table_id = table.as_ref().map(|table| table.metadata.id.clone());
         let maintenance = Maintenance::new(location.clone());
         let opened_table = table_id.clone();
         let shared = Mutex::new(Shared { table, table_id, layout, in_use: LayoutsInUse::new() });
-        Ok(Self { location, options, request, query_id, opened_table, shared, maintenance })
+        Ok(Self { location, options, request, app_id, opened_table, shared, maintenance })
     }
 
     /// Refuses columns that no table could take; reads nothing.
@@ -98,7 +101,7 @@ impl DeltaSink {
     async fn renew(&self, shared: &mut Shared) -> Result<state::Refreshed> {
         let known = shared.table.clone();
         let was_there = known.is_some();
-        let refreshed = refresh(&self.location, known, &self.query_id.to_string()).await?;
+        let refreshed = refresh(&self.location, known, &self.app_id).await?;
         let id = refreshed.state.as_ref().map(|table| table.metadata.id.clone());
         check_same_table(self.location.url().as_str(), shared.table_id.as_deref(), id.as_deref())?;
         if !was_there
@@ -161,6 +164,7 @@ impl DeltaSink {
             };
             let parts = Batch {
                 id: batch,
+                app_id: &self.app_id,
                 change: merged.as_ref().map_or(Change::Append(files), Change::Merge),
                 txn_id: &txn_id,
                 user_metadata: self.options.user_metadata.as_deref(),
@@ -203,10 +207,9 @@ impl DeltaSink {
     /// The state after the entry that was just written.
     fn step_over(&self, shared: &mut Shared, version: u64, body: &[u8], entry: Fingerprint) -> Result<()> {
         let facts = read_commit(&self.location.whole(&commit_name(version)), body)?;
-        let app_id = self.query_id.to_string();
         match &mut shared.table {
-            Some(table) => table.advance(&facts, entry, &app_id)?,
-            None => shared.table = Some(TableState::first(&facts, entry, &app_id, self.location.url().as_str())?),
+            Some(table) => table.advance(&facts, entry, &self.app_id)?,
+            None => shared.table = Some(TableState::first(&facts, entry, &self.app_id, self.location.url().as_str())?),
         }
         if facts.metadata.is_some() {
             shared.layout = Arc::new(Layout::plan(&self.request, shared.table.as_ref())?);
@@ -316,10 +319,7 @@ impl Sink for DeltaSink {
         Arc::clone(&self.request.query)
     }
 
-    async fn recorded_batch(&self, query_id: uuid::Uuid) -> Result<Option<u64>> {
-        if query_id != self.query_id {
-            return Ok(state::load(&self.location, &query_id.to_string()).await?.and_then(|table| table.recorded));
-        }
+    async fn recorded_batch(&self, _query_id: uuid::Uuid) -> Result<Option<u64>> {
         let mut shared = self.shared.lock().await;
         Ok(self.renew(&mut shared).await?.state.and_then(|table| table.recorded))
     }

@@ -245,6 +245,26 @@ impl<E: LogEntry> CompactibleLog<E> {
         Ok(entries)
     }
 
+    /// Makes a log whole that had no entries for a while before entry `id`, as at its beginning: what a later compaction
+    /// will ask for stands there without new lines.
+    pub async fn go_on_at(&self, id: u64) -> Result<()> {
+        let latest = self.latest().await?;
+        let mut missing = latest.map_or(0, |latest| latest + 1);
+        let compaction = (id / self.interval * self.interval).checked_sub(1).filter(|compaction| *compaction >= missing);
+        if let Some(compaction) = compaction {
+            let before = match latest {
+                Some(latest) => self.all(latest).await?,
+                None => Vec::new(),
+            };
+            self.log.append(&name_of(compaction, self.interval), render(&before)?).await?;
+            missing = compaction + 1;
+        }
+        for empty in missing..id {
+            self.log.append(&name_of(empty, self.interval), render::<E>(&[])?).await?;
+        }
+        Ok(())
+    }
+
     /// Adds entry `id`.
     pub async fn add(&self, id: u64, entries: Vec<E>, retention: &Retention) -> Result<Added<E>> {
         let mut lines = Vec::new();

@@ -27,7 +27,7 @@ use super::read::options::session_zone;
 use super::sink_log::SinkFileStatus;
 use super::uri::UriSpelling;
 use super::write::{Bounds, FilesWriter, Partitioner, WriteOptions, WriteSettings, delete, path_below};
-use crate::open::{SinkContext, SinkSettings};
+use crate::open::{SinkContext, SinkRole, SinkSettings};
 use crate::options::{Options, invalid};
 use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile};
 
@@ -40,6 +40,7 @@ pub struct FileSink {
     log: CompactibleLog<SinkFileStatus>,
     retention: Option<Duration>,
     query_id: uuid::Uuid,
+    role: SinkRole,
     claimed: OnceCell<()>,
 }
 
@@ -95,6 +96,7 @@ impl FileSink {
             log: CompactibleLog::open(log, log_settings).await?,
             retention,
             query_id: context.query_id,
+            role: context.role,
             claimed: OnceCell::new(),
             settings: Arc::new(WriteSettings {
                 folder,
@@ -224,6 +226,10 @@ impl Sink for FileSink {
         OutputRows::Unknown
     }
 
+    fn needs_every_batch(&self) -> bool {
+        true
+    }
+
     fn delivery(&self) -> Delivery {
         Delivery::Fenced
     }
@@ -246,6 +252,10 @@ impl Sink for FileSink {
         if self.log.latest().await?.is_some_and(|latest| latest >= batch.batch) {
             self.discard(&parts, &[]).await?;
             return Ok(Committed::Before);
+        }
+        if self.role == SinkRole::BadRecords {
+            // Bad records may be kept from any batch on.
+            self.log.go_on_at(batch.batch).await?;
         }
         let entries = parts.iter().flat_map(|part| &part.files).map(|file| self.entry(file)).collect::<Result<Vec<_>>>()?;
         let committed = match self.log.add(batch.batch, entries, &self.retention()).await? {

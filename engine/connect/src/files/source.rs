@@ -24,7 +24,7 @@ use super::schema::{self, FileSchema};
 use super::seen::SeenFiles;
 use super::select::{Caching, Limit, Selected, select};
 use super::source_log::{self, FileEntry, step_of};
-use crate::open::{SourceContext, SourcePlace};
+use crate::open::{MalformedRecords, SourceContext, SourcePlace};
 use crate::options::Options;
 use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
@@ -91,19 +91,22 @@ fn offset_of(step: u64) -> Offset {
 impl FileStream {
     /// Reads options, lists the files once for partition columns and settles the schema.
     pub async fn prepare(format: &str, options: &Options, declared: Option<SchemaRef>, context: SourceContext) -> Result<Self> {
-        let SourceContext { storage, conf } = context;
+        let SourceContext { storage, conf, malformed } = context;
         let file_options = FileSourceOptions::parse(format, options)?;
         let location = Location::new(&file_options.path, &storage)?;
         if !location.is_pattern() && !listing::exists(&location).await? {
             return Err(listing::path_not_found(location.text()));
         }
         let cleaner = Cleaner::new(&file_options.clean, &location, &storage)?;
-        let read = super::read::FormatOptions::parse(format, options, &conf)?;
+        let mut read = super::read::FormatOptions::parse(format, options, &conf)?;
+        let apart = malformed == MalformedRecords::SetApart && read.set_malformed_apart()?;
+        let malformed = if apart { MalformedRecords::SetApart } else { MalformedRecords::ByMode };
         let listed = listing::list(&location, &file_options.listing, &storage).await?;
         refuse_cleaning_a_sink(&listed.origin, &file_options.clean)?;
         let schema = schema::for_stream(&read, declared, &listed, &file_options.listing, &conf, location.folder().store()).await?;
         let unreadable = Unreadable::parse(options, &conf)?;
-        let settings = Arc::new(ReadSettings::new(read, schema.clone(), location.folder().store().clone(), unreadable));
+        let settings = ReadSettings::new(read, schema.clone(), location.folder().store().clone(), unreadable);
+        let settings = Arc::new(settings.with_malformed(malformed));
         let log_settings = LogSettings::from_conf(&conf, "fileSource")?;
         Ok(Self { location, options: file_options, settings, schema, storage, cleaner, log_settings })
     }
@@ -113,6 +116,10 @@ impl FileStream {
 impl PreparedSource for FileStream {
     fn schema(&self) -> SchemaRef {
         self.schema.table.clone()
+    }
+
+    fn sets_malformed_apart(&self) -> bool {
+        self.settings.sets_malformed_apart()
     }
 
     async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>> {

@@ -7,7 +7,7 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use arrow::record_batch::RecordBatch;
 use serde_json::{Value, json};
-use weir_connect::open::{SourceContext, SourcePlace};
+use weir_connect::open::{MalformedRecords, SourceContext, SourcePlace};
 use weir_connect::registry::prepare_source;
 use weir_connect::{Backlog, ReadLimits, Scan, Source};
 use weir_core::checkpoint::{Fence, FencedLog};
@@ -59,7 +59,7 @@ impl Stream {
 
     /// Opens the source as a new attempt of the query does.
     pub async fn open(&self) -> Result<Box<dyn Source>> {
-        let context = SourceContext { storage: storage(), conf: BTreeMap::new() };
+        let context = SourceContext { storage: storage(), conf: BTreeMap::new(), malformed: MalformedRecords::ByMode };
         let folder = storage().open(self.checkpoint.to_str().unwrap())?;
         let log = FencedLog::new(folder.child("sources/0"), Fence::new(folder.child("_weir/epochs"), 1));
         let prepared = prepare_source("delta", &self.options, None, context).await?;

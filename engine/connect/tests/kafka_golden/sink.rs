@@ -7,7 +7,7 @@ use arrow::array::BinaryBuilder;
 use arrow::array::{ArrayRef, BinaryArray, Int32Array, ListBuilder, RecordBatch, StringArray, StringBuilder, StructBuilder};
 use arrow::datatypes::{DataType, Field};
 use weir_connect::kafka::{KafkaSink, KafkaSinkOptions};
-use weir_connect::open::SinkContext;
+use weir_connect::open::{SinkContext, SinkRole};
 use weir_connect::{BatchId, Sink, Standing, Written};
 use weir_core::checkpoint::Fence;
 use weir_core::storage::{Durability, Storage};
@@ -33,7 +33,7 @@ pub struct SinkPlace {
 pub fn place(query_id: uuid::Uuid) -> SinkPlace {
     let folder = tempfile::tempdir().unwrap();
     let root = Storage::new(Durability::PageCache).open(folder.path().to_str().unwrap()).unwrap();
-    let context = SinkContext { query_id, fence: Fence::new(root.child("_weir/epochs"), 1) };
+    let context = SinkContext { query_id, fence: Fence::new(root.child("_weir/epochs"), 1), role: SinkRole::Rows };
     SinkPlace { folder, context }
 }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::entries::{self, CommitEntry, OffsetEntry};
 use super::fence;
 use super::owner::Owner;
-use super::query::{SINK, sink_record};
+use super::query::{BindSink, sink_record};
 use crate::error::{Error, Result};
 use crate::storage::Folder;
 
@@ -32,6 +32,9 @@ pub struct Inspection {
     pub released: bool,
     /// The sink it belongs to.
     pub sink: Option<serde_json::Value>,
+    /// The sink of bad records, where the query has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bad_records: Option<serde_json::Value>,
     /// Planned batches kept.
     pub planned: Vec<u64>,
     /// Committed batches kept.
@@ -133,11 +136,17 @@ async fn weir_files(root: &Folder, found: &mut Inspection) -> Result<()> {
     found.released = found.epoch.is_some_and(|epoch| released.contains(&epoch));
     for object in weir.list().await? {
         // One for each reset nonce; the first has none in its name.
-        let Some(file) = object.location.filename().filter(|file| *file == SINK || file.starts_with(&format!("{SINK}."))) else { continue };
+        let Some(file) = object.location.filename() else { continue };
+        let is_of = |sink: &BindSink| file.strip_prefix(sink.file()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let Some(sink) = [BindSink::Rows, BindSink::BadRecords].into_iter().find(is_of) else { continue };
         let bytes = weir.read(file).await?.unwrap_or_default();
         let record = noted(sink_record(&format!("{}/{file}", weir.url()), &bytes), &mut found.damage);
-        if file == SINK {
-            found.sink = record.map(serde_json::Value::Object);
+        let shown = match sink {
+            BindSink::Rows => &mut found.sink,
+            BindSink::BadRecords => &mut found.bad_records,
+        };
+        if file == sink.file() {
+            *shown = record.map(serde_json::Value::Object);
         }
     }
     Ok(())

@@ -20,5 +20,5 @@ pub use entries::{CommitEntry, OffsetEntry};
 pub use fence::Fence;
 pub use log::{Appended, FencedLog};
 pub use owner::Owner;
-pub use query::{BoundSink, QueryLog};
+pub use query::{BindSink, BoundSink, QueryLog, Recorded};
 pub use recovery::Recovery;

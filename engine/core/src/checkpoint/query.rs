@@ -33,6 +33,41 @@ pub enum Planned {
     Stored(OffsetEntry),
 }
 
+/// Which sink of a query a checkpoint is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindSink {
+    /// The one of its rows.
+    Rows,
+    /// The one of its bad records.
+    BadRecords,
+}
+
+impl BindSink {
+    /// The file in `_weir/` that names the sink; those of reset nonces end with `.<nonce>`.
+    pub(super) fn file(self) -> &'static str {
+        match self {
+            Self::Rows => "sink",
+            Self::BadRecords => "sink-bad-records",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Rows => "sink",
+            Self::BadRecords => "sink of bad records",
+        }
+    }
+}
+
+/// What the sinks of a query have recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// The one of its rows.
+    pub rows: Option<u64>,
+    /// The one of its bad records, which has no entry for batches without any.
+    pub bad_records: Option<u64>,
+}
+
 /// How a checkpoint and a sink belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundSink {
@@ -74,12 +109,13 @@ impl QueryLog {
         FencedLog::new(self.root.child(&format!("sources/{source}")), self.claim.fence.clone())
     }
 
-    /// Records which sink this checkpoint belongs to, or refuses another one.
+    /// Records which sink this checkpoint belongs to, or refuses another one; so for each of the query's sinks.
     ///
     /// `nonce` is the query's `checkpointResetNonce`: a changed nonce allows a
     /// changed sink, and each nonce keeps its own record.
-    pub async fn bind_sink(&self, identity: &str, nonce: u64) -> Result<BoundSink> {
-        let name = if nonce == 0 { SINK.to_owned() } else { format!("{SINK}.{nonce}") };
+    pub async fn bind_sink(&self, sink: BindSink, identity: &str, nonce: u64) -> Result<BoundSink> {
+        let file = sink.file();
+        let name = if nonce == 0 { file.to_owned() } else { format!("{file}.{nonce}") };
         let since = self.next_batch().await?;
         let mut record = sink_record(&name, identity.as_bytes())?;
         record.insert(SINCE.to_owned(), since.into());
@@ -92,11 +128,12 @@ impl QueryLog {
                 return Err(Error::incompatible(
                     "CHECKPOINT_SINK_CHANGED",
                     format!(
-                        "the checkpoint {} was written for the sink {}, and the query now writes to {identity}: rows that the \
+                        "the checkpoint {} was written for the {words} {}, and the query now writes to {identity}: rows that the \
                          old sink holds would be missing in the new one; restore the sink, or set a new checkpointLocation with \
                          a changed checkpointResetNonce",
                         self.root.url(),
-                        String::from_utf8_lossy(&stored)
+                        String::from_utf8_lossy(&stored),
+                        words = sink.words()
                     ),
                 ));
             }
@@ -116,18 +153,23 @@ impl QueryLog {
         Ok(planned.map_or(0, |newest| if committed == Some(newest) { newest + 1 } else { newest }))
     }
 
-    /// Where to go on, and what the sink has recorded. `read_sink` reads that;
+    /// Where to go on, and what the sink of the rows has recorded. `read_sinks` reads that;
     /// `records_since` is the first batch that a sink which records every batch
     /// (Delta) has.
     ///
     /// A predecessor that was cut off may finish the batch that it had begun
     /// between the sink's reading and the lists, so a sink that seems behind is
     /// read again before it is refused.
-    pub async fn recover<F>(&self, read_sink: impl Fn() -> F, records_since: Option<u64>, sources: usize) -> Result<(Recovery, Option<u64>)>
+    pub async fn recover<F>(
+        &self,
+        read_sinks: impl Fn() -> F,
+        records_since: Option<u64>,
+        sources: usize,
+    ) -> Result<(Recovery, Option<u64>)>
     where
-        F: Future<Output = Result<Option<u64>>>,
+        F: Future<Output = Result<Recorded>>,
     {
-        let sink_recorded = read_sink().await?;
+        let Recorded { rows: sink_recorded, bad_records: bad_records_recorded } = read_sinks().await?;
         failpoint::hit("claim.sink-read.after")?;
         let planned = self.offsets.ids().await?;
         let committed = self.commits.ids().await?;
@@ -141,12 +183,13 @@ impl QueryLog {
             planned,
             committed,
             sink_recorded,
+            bad_records_recorded,
             sink_recorded_after: None,
             records_since,
             sources,
         };
         if recovery::sink_seems_behind(&facts) {
-            facts.sink_recorded_after = read_sink().await?;
+            facts.sink_recorded_after = read_sinks().await?.rows;
         }
         let recorded = sink_recorded.max(facts.sink_recorded_after);
         let recovery = recovery::decide(facts)?;
@@ -221,9 +264,6 @@ pub(super) type SinkRecord = serde_json::Map<String, serde_json::Value>;
 
 /// Field of the record beside the identity: the first batch of the sink.
 const SINCE: &str = "sinceBatch";
-
-/// The file in `_weir/` that says which sink the checkpoint belongs to; those of reset nonces end with `.<nonce>`.
-pub(super) const SINK: &str = "sink";
 
 /// Reads the record of a sink; `name` is the file, for errors.
 pub(super) fn sink_record(name: &str, bytes: &[u8]) -> Result<SinkRecord> {

@@ -32,6 +32,8 @@ pub struct Facts {
     pub newest_commit: Option<CommitEntry>,
     /// The batch that the sink recorded, read before the lists.
     pub sink_recorded: Option<u64>,
+    /// The batch that the sink of bad records recorded, read together with it.
+    pub bad_records_recorded: Option<u64>,
     /// What the sink had recorded, read again after the lists, if it was; only
     /// needed where the first reading is behind (`sink_seems_behind`).
     pub sink_recorded_after: Option<u64>,
@@ -71,7 +73,9 @@ pub enum Recovery {
 pub fn decide(facts: Facts) -> Result<Recovery> {
     let planned = facts.planned.last().copied();
     let committed = facts.committed.last().copied();
-    if let Some(recorded) = facts.sink_recorded.filter(|recorded| planned.is_none_or(|newest| *recorded > newest)) {
+    if let Some(recorded) =
+        facts.sink_recorded.max(facts.bad_records_recorded).filter(|recorded| planned.is_none_or(|newest| *recorded > newest))
+    {
         return Err(restored_copy(&facts.location, recorded, planned));
     }
     if let Some(commit) = commit_beyond_sink(&facts) {
@@ -187,6 +191,7 @@ mod tests {
                 .map(entry),
             newest_commit: committed.last().map(|_| CommitEntry { next_watermark_ms: 20 }),
             sink_recorded: None,
+            bad_records_recorded: None,
             sink_recorded_after: None,
             records_since: None,
             sources: 1,
@@ -222,6 +227,7 @@ mod tests {
             (facts(&[0], &[0, 1]), "commits/1"),
             (facts(&[0, 2], &[0]), "batch 1 doesn't exist"),
             (Facts { sink_recorded: Some(5), ..facts(&[0, 1], &[0, 1]) }, "recorded batch 5"),
+            (Facts { bad_records_recorded: Some(2), ..facts(&[0, 1], &[0, 1]) }, "recorded batch 2"),
             (Facts { sink_recorded: Some(0), ..facts(&[], &[]) }, "newest planned batch in ck is none"),
             (Facts { sources: 2, ..facts(&[0], &[0]) }, "there are 1 sources"),
             (Facts { records_since: Some(0), ..facts(&[0], &[0]) }, "recorded no batch"),

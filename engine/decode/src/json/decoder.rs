@@ -42,6 +42,8 @@ pub struct JsonDecoder {
     root: Column,
     corrupt: Option<(usize, Column)>,
     counts: Counts,
+    /// Why the last record was left out, if it was.
+    dropped: Option<&'static str>,
     pending: usize,
     templates: Vec<Template>,
     scratch: Vec<u8>,
@@ -113,6 +115,7 @@ impl JsonDecoder {
             root,
             corrupt,
             counts: Counts::default(),
+            dropped: None,
             pending: 0,
             templates: Vec::new(),
             scratch: Vec::new(),
@@ -133,6 +136,16 @@ impl JsonDecoder {
     /// Bytes held by the columns since the last flush.
     pub fn memory(&self) -> usize {
         self.root.memory() + self.corrupt.as_ref().map_or(0, |(_, column)| column.memory())
+    }
+
+    /// The counts since they were last taken.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Why the record that was pushed last was left out by DROPMALFORMED; none if it was not.
+    pub fn take_dropped(&mut self) -> Option<&'static str> {
+        self.dropped.take()
     }
 
     /// The counts since they were last taken.
@@ -170,6 +183,7 @@ impl JsonDecoder {
 
     #[inline]
     fn push_bytes(&mut self, record: &[u8], encoding: Encoding) -> Result<(), DecodeError> {
+        self.dropped = None;
         let row = self.root.len();
         let mut notes = Notes::default();
         let outcome = self.decode(record, &mut notes);
@@ -312,13 +326,14 @@ impl JsonDecoder {
         Ok(())
     }
 
-    fn malformed(&mut self, record: &[u8], cause: &str, row: usize) -> Result<(), DecodeError> {
+    fn malformed(&mut self, record: &[u8], cause: &'static str, row: usize) -> Result<(), DecodeError> {
         self.root.truncate(row);
         self.counts.malformed += 1;
         match self.options.mode {
             ParseMode::FailFast => Err(DecodeError::bad_record(record, cause)),
             ParseMode::DropMalformed => {
                 self.counts.dropped += 1;
+                self.dropped = Some(cause);
                 Ok(())
             }
             ParseMode::Permissive => {

@@ -16,6 +16,7 @@ use weir_connect::{BatchId, PartitionReader, ReadCounters, Scan, Sink, SinkWrite
 use weir_core::{Error, Result, failpoint};
 use weir_sql::{Lane, ObservedPartial};
 
+use super::bad_records::{BadRecordsSink, LaneBadRecords};
 use crate::event_time::EventTimeStats;
 use crate::lanes::{BatchFailed, Lanes};
 
@@ -38,6 +39,10 @@ pub type Partitions = Vec<(usize, Box<dyn PartitionReader>)>;
 pub struct BatchOutcome {
     /// What the writers made.
     pub parts: Vec<Written>,
+    /// What the writers of bad records made.
+    pub bad_parts: Vec<Written>,
+    /// Bad records that were set apart.
+    pub bad_records: u64,
     /// Rows read per source.
     pub rows: Vec<u64>,
     /// Event times per source.
@@ -68,6 +73,7 @@ struct Shared {
     failed: BatchFailed,
     scans: Arc<Vec<SourceScan>>,
     sink: Arc<dyn Sink>,
+    bad_records: Option<Arc<BadRecordsSink>>,
     batch: BatchId,
     timestamp_ms: i64,
 }
@@ -83,6 +89,7 @@ struct Part {
 /// One lane's share.
 struct LaneOutcome {
     written: Written,
+    bad: Option<Written>,
     rows: Vec<u64>,
     event_times: Vec<EventTimeStats>,
     counters: Vec<ReadCounters>,
@@ -93,6 +100,7 @@ struct LaneOutcome {
 pub async fn execute(
     lanes: &mut Lanes,
     sink: &Arc<dyn Sink>,
+    bad_records: Option<&Arc<BadRecordsSink>>,
     scans: &Arc<Vec<SourceScan>>,
     partitions: Partitions,
     batch: BatchId,
@@ -105,6 +113,7 @@ pub async fn execute(
         failed: BatchFailed::default(),
         scans: Arc::clone(scans),
         sink: Arc::clone(sink),
+        bad_records: bad_records.cloned(),
         batch,
         timestamp_ms,
     });
@@ -149,6 +158,8 @@ fn gather(results: Vec<Result<LaneOutcome>>, sources: usize) -> Result<BatchOutc
             outcome.counters[source].bytes += lane.counters[source].bytes;
         }
         outcome.parts.push(lane.written);
+        outcome.bad_records += lane.bad.as_ref().map_or(0, |written| written.rows);
+        outcome.bad_parts.extend(lane.bad);
         partials.push(lane.observed);
     }
     outcome.observed = weir_sql::merge_observed(partials)?;
@@ -163,23 +174,41 @@ async fn run_lane(shared: &Shared, number: usize, lane: &mut Lane) -> Result<Lan
         shared.sink.writer(&shared.batch, number).await
     };
     let mut writer = started.await.inspect_err(|_| shared.failed.set())?;
-    match drain(shared, lane, writer.as_mut()).await {
+    let mut bad =
+        shared.bad_records.as_ref().map(|to| LaneBadRecords::new(Arc::clone(to), shared.batch.clone(), shared.timestamp_ms, number));
+    match drain(shared, lane, writer.as_mut(), bad.as_mut()).await {
         Ok((rows, event_times, counters)) => {
-            let finished = async { Ok((writer.finish().await?, lane.finish_batch()?)) };
-            let (written, observed) = finished.await.inspect_err(|_: &Error| shared.failed.set())?;
-            Ok(LaneOutcome { written, rows, event_times, counters, observed })
+            let finished = async { Ok::<_, Error>((writer.finish().await?, lane.finish_batch()?)) };
+            match (finished.await, bad) {
+                (Ok((written, observed)), bad) => {
+                    let bad = match bad {
+                        Some(bad) => bad.finish().await.inspect_err(|_| shared.failed.set())?,
+                        None => None,
+                    };
+                    Ok(LaneOutcome { written, bad, rows, event_times, counters, observed })
+                }
+                (Err(error), bad) => Err(given_up(shared, error, None, bad).await),
+            }
         }
-        Err(error) => {
-            shared.failed.set();
-            writer.abort().await;
-            Err(error)
-        }
+        Err(error) => Err(given_up(shared, error, Some(writer), bad).await),
     }
+}
+
+/// Ends the batch for all lanes and drops what this one wrote.
+async fn given_up(shared: &Shared, error: Error, writer: Option<Box<dyn SinkWriter>>, bad: Option<LaneBadRecords>) -> Error {
+    shared.failed.set();
+    if let Some(writer) = writer {
+        writer.abort().await;
+    }
+    if let Some(bad) = bad {
+        bad.abort().await;
+    }
+    error
 }
 
 type Counted = (Vec<u64>, Vec<EventTimeStats>, Vec<ReadCounters>);
 
-async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) -> Result<Counted> {
+async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter, mut bad: Option<&mut LaneBadRecords>) -> Result<Counted> {
     let sources = shared.scans.len();
     let mut rows = vec![0; sources];
     let mut event_times = vec![EventTimeStats::default(); sources];
@@ -190,6 +219,12 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) ->
         while let Some(slice) = reader.next().await? {
             if shared.failed.is_set() {
                 return Err(Error::retryable(GAVE_UP, "another lane of the batch failed, or the batch was given up"));
+            }
+            if let Some(bad) = &mut bad {
+                bad.write(source, reader.take_bad_records()).await?;
+            }
+            if slice.num_rows() == 0 {
+                continue;
             }
             rows[source] += slice.num_rows() as u64;
             if let Some(column) = scan.event_time {
@@ -204,6 +239,9 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter) ->
             }
             writer.reached(number, reader.position()).await?;
             failpoint::hit("batch.slice.after")?;
+        }
+        if let Some(bad) = &mut bad {
+            bad.write(source, reader.take_bad_records()).await?;
         }
         let met = reader.counters();
         counters[source].malformed_records += met.malformed_records;

@@ -62,6 +62,8 @@ pub struct QueryDefinition {
     pub text: QueryText,
     /// The sink.
     pub sink: SinkDefinition,
+    /// The sink of bad records.
+    pub bad_records: Option<SinkDefinition>,
     /// The output mode.
     pub output_mode: OutputMode,
     /// The trigger.

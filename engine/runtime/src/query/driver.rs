@@ -1,7 +1,7 @@
 //! The trigger loop of one query (Spark's `MicroBatchExecution`).
 //!
 //! Per trigger: look at the fence, ask the sources for their ends, write the
-//! plan ahead, look again, execute, commit the sink, commit the log, report.
+//! plan ahead, look again, execute, commit the sinks, commit the log, report.
 //! A planned and uncommitted batch is run again exactly as planned. The loop
 //! ends by its trigger, at a batch boundary when told to stop, or with an
 //! error; it never retries by itself, that is the supervisor's business.
@@ -338,15 +338,18 @@ impl Driver {
         report.time("queryPlanning", Instant::now());
         let timer = Instant::now();
         let batch = BatchId { query_id: self.open.log.query_id(), batch: self.next_batch, epoch: self.environment.epoch };
-        let OpenQuery { lanes, sink, scans, sources, .. } = &mut self.open;
+        let OpenQuery { lanes, sink, bad_records, scans, sources, .. } = &mut self.open;
         let mut outcome = tokio::select! {
             biased;
-            outcome = batch::execute(lanes, sink, scans, partitions, batch.clone(), plan.timestamp_ms) => outcome?,
+            outcome = batch::execute(lanes, sink, bad_records.as_ref(), scans, partitions, batch.clone(), plan.timestamp_ms) => outcome?,
             () = stopped_in_silence(stop, sources, sink) => {
                 tracing::warn!(batch = batch.batch, "a service does not answer, so the stop does not wait for the batch; the next run runs it as planned");
                 return Ok(None);
             }
         };
+        if let Some(bad_records) = bad_records {
+            bad_records.commit(&batch, std::mem::take(&mut outcome.bad_parts)).await?;
+        }
         let parts = std::mem::take(&mut outcome.parts);
         outcome.rows_written = parts.iter().map(|part| part.rows).sum();
         let committed = tokio::select! {
@@ -408,7 +411,7 @@ impl Driver {
         failpoint::hit("batch.fence.after")
     }
 
-    /// Starts the sink's housekeeping for the batch just committed, unless the
+    /// Starts the sinks' housekeeping for the batch just committed, unless the
     /// last one is still at it.
     fn maintain(&mut self) {
         if self.maintenance.as_ref().is_some_and(|running| !running.is_finished()) {
@@ -416,7 +419,14 @@ impl Driver {
         }
         let sink: Arc<dyn Sink> = Arc::clone(&self.open.sink);
         let batch = self.next_batch - 1;
-        self.maintenance = Some(tokio::spawn(async move { sink.maintain(batch).await }));
+        let bad_records = self.open.bad_records.clone();
+        self.maintenance = Some(tokio::spawn(async move {
+            let maintained = sink.maintain(batch).await;
+            if let Some(bad_records) = bad_records {
+                bad_records.maintain(batch).await?;
+            }
+            maintained
+        }));
     }
 }
 

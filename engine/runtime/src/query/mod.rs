@@ -1,5 +1,6 @@
 //! One streaming query: definition, opening, batches, trigger loop, state.
 
+pub mod bad_records;
 pub mod batch;
 pub mod definition;
 pub mod driver;

@@ -13,15 +13,16 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use uuid::Uuid;
 use weir_connect::expressions::Expressions;
-use weir_connect::open::{SinkContext, SinkSettings, SourceContext, SourcePlace};
-use weir_connect::registry;
+use weir_connect::open::{MalformedRecords, SinkContext, SinkRole, SinkSettings, SourceContext, SourcePlace};
 use weir_connect::{PreparedSource, Scan, Sink, Source, Standing};
-use weir_core::checkpoint::{Claimant, Owner, QueryLog, Recovery, claim};
+use weir_connect::{bad_records, registry};
+use weir_core::checkpoint::{BindSink, Claimant, Owner, QueryLog, Recorded, Recovery, claim};
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
 use weir_crds::finding::did_you_mean;
 use weir_sql::{CompiledQuery, StaticInput, StreamInput};
 
+use super::bad_records::BadRecordsSink;
 use super::batch::SourceScan;
 use super::definition::{InputDefinition, QueryDefinition, SinkDefinition};
 use crate::environment::TaskEnvironment;
@@ -48,6 +49,8 @@ pub struct OpenQuery {
     pub scans: Arc<Vec<SourceScan>>,
     /// The sink.
     pub sink: Arc<dyn Sink>,
+    /// The sink of bad records, where the query has one.
+    pub bad_records: Option<Arc<BadRecordsSink>>,
     /// The lanes.
     pub lanes: Lanes,
     /// Where to go on.
@@ -64,8 +67,11 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     let Prepared { mut sources, scans, compiled } = prepare(definition, &storage).await?;
     let schema = compiled.schema();
     let expressions = SqlExpressions::shared(&definition.sql_conf);
-    let settings = settings(definition, &schema, &storage, &expressions);
+    let settings = settings(definition, &definition.sink, &schema, &storage, &expressions);
     registry::check_sink(settings).map_err(in_sink)?;
+    let bad_schema = bad_records::schema();
+    let bad_settings = definition.bad_records.as_ref().map(|sink| self::settings(definition, sink, &bad_schema, &storage, &expressions));
+    bad_settings.map(registry::check_sink).transpose().map_err(in_bad_records)?;
     for (source, input) in sources.iter_mut().zip(&definition.sources) {
         source.make_clients().map_err(|e| in_source(e, input))?;
     }
@@ -78,11 +84,27 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
 
     let place = |number: usize| SourcePlace { log: log.source_log(number), query_id };
     let sources = bind_sources(definition, sources, &order, place).await?;
-    let context = SinkContext { query_id, fence: log.fence().clone() };
+    let context = SinkContext { query_id, fence: log.fence().clone(), role: SinkRole::Rows };
     let sink: Arc<dyn Sink> = Arc::from(registry::open_sink(settings, &context).await?);
-    let identity = serde_json::to_string(&sink.identity()).expect("an identity is strings");
-    let bound = log.bind_sink(&identity, definition.reset_nonce).await?;
-    let recovered = log.recover(|| sink.recorded_batch(query_id), sink.records_every_batch().then_some(bound.since), order.len()).await;
+    let bound = log.bind_sink(BindSink::Rows, &identity(&*sink), definition.reset_nonce).await?;
+    let bad_records = match bad_settings {
+        Some(settings) => {
+            let context = SinkContext { role: SinkRole::BadRecords, ..context };
+            let sink: Arc<dyn Sink> = Arc::from(registry::open_sink(settings, &context).await.map_err(|e| e.context("bad records"))?);
+            log.bind_sink(BindSink::BadRecords, &identity(&*sink), definition.reset_nonce).await?;
+            let names = order.iter().map(|at| definition.sources[*at].name.clone()).collect();
+            Some(Arc::new(BadRecordsSink::new(sink, definition.name.clone(), names)))
+        }
+        None => None,
+    };
+    let recorded = || async {
+        let bad_records = match &bad_records {
+            Some(bad_records) => bad_records.recorded_batch(query_id).await?,
+            None => None,
+        };
+        Ok(Recorded { rows: sink.recorded_batch(query_id).await?, bad_records })
+    };
+    let recovered = log.recover(recorded, sink.records_every_batch().then_some(bound.since), order.len()).await;
     let (recovery, sink_recorded) = match recovered {
         Ok(recovered) => recovered,
         Err(error) => {
@@ -95,7 +117,11 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
     sink.resume(standing(&recovery, bound.is_new)).await?;
     log.claim().clean_up().await?;
     let lanes = Lanes::new(&definition.name, Arc::new(compiled), definition.session.lanes.unwrap_or(environment.lanes));
-    Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, lanes, recovery, sink_recorded })
+    Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, bad_records, lanes, recovery, sink_recorded })
+}
+
+fn identity(sink: &dyn Sink) -> String {
+    serde_json::to_string(&sink.identity()).expect("an identity is strings")
 }
 
 /// What a sink has to know of the checkpoint.
@@ -120,12 +146,18 @@ pub enum Extent {
 /// `storage` decides what may be looked at; in a sealed one the manifest stands alone.
 pub async fn check(definition: &QueryDefinition, extent: Extent, storage: &Storage) -> Result<()> {
     let compiled = prepare(definition, storage).await?.compiled;
+    let expressions = SqlExpressions::shared(&definition.sql_conf);
     if extent == Extent::Whole {
         let schema = compiled.schema();
-        let expressions = SqlExpressions::shared(&definition.sql_conf);
-        let settings = settings(definition, &schema, storage, &expressions);
+        let settings = settings(definition, &definition.sink, &schema, storage, &expressions);
         registry::check_sink(settings).map_err(in_sink)?;
         registry::check_sink_table(settings).await.map_err(in_sink)?;
+    }
+    if let Some(sink) = &definition.bad_records {
+        let schema = bad_records::schema();
+        let settings = settings(definition, sink, &schema, storage, &expressions);
+        registry::check_sink(settings).map_err(in_bad_records)?;
+        registry::check_sink_table(settings).await.map_err(in_bad_records)?;
     }
     // The plan that a lane makes when its first batch begins.
     let planned = async { compiled.lane()?.begin_batch(0).await };
@@ -134,11 +166,12 @@ pub async fn check(definition: &QueryDefinition, extent: Extent, storage: &Stora
 
 fn settings<'a>(
     definition: &'a QueryDefinition,
+    sink: &'a SinkDefinition,
     schema: &'a SchemaRef,
     storage: &'a Storage,
     expressions: &'a Arc<dyn Expressions>,
 ) -> SinkSettings<'a> {
-    let SinkDefinition { format, options, partition_by, upsert } = &definition.sink;
+    let SinkDefinition { format, options, partition_by, upsert } = sink;
     SinkSettings { format, options, schema, partition_by, upsert: upsert.as_ref(), storage, conf: &definition.conf, expressions }
 }
 
@@ -146,8 +179,12 @@ fn in_sink(error: Error) -> Error {
     error.within("sink")
 }
 
+fn in_bad_records(error: Error) -> Error {
+    error.within("badRecords").context("bad records")
+}
+
 fn in_source(error: Error, input: &InputDefinition) -> Error {
-    error.in_field(format!("sources[{}]", input.name)).context(format!("source {}", input.name))
+    error.within(&format!("sources[{}]", input.name)).context(format!("source {}", input.name))
 }
 
 /// What is known before the claim.
@@ -165,15 +202,25 @@ async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<Prep
     places::check_own(definition, storage)?;
     let mut sources = Vec::with_capacity(definition.sources.len());
     for input in &definition.sources {
-        let context = SourceContext { storage: storage.clone(), conf: definition.conf.clone() };
+        let malformed = if definition.bad_records.is_some() { MalformedRecords::SetApart } else { MalformedRecords::ByMode };
+        let context = SourceContext { storage: storage.clone(), conf: definition.conf.clone(), malformed };
         let source = registry::prepare_source(&input.format, &input.options, input.schema.clone(), context).await;
         sources.push(source.map_err(|e| in_source(e, input))?);
+    }
+    if definition.bad_records.is_some() && !sources.iter().any(|source| source.sets_malformed_apart()) {
+        return Err(nothing_to_set_apart());
     }
     let schemas: Vec<SchemaRef> = sources.iter().map(|source| source.schema()).collect();
     let compiled = compile(definition, &schemas, storage).await?;
     let scans = compiled.stream_order().iter().map(|at| scan(definition, &compiled, *at, &schemas[*at]));
     let scans = scans.collect::<Result<Vec<_>>>()?;
     Ok(Prepared { sources, scans, compiled })
+}
+
+fn nothing_to_set_apart() -> Error {
+    let text = "no source of the query has records that are set apart: badRecords takes records of json and csv files; remove it, and select by \
+                the column of columnNameOfCorruptRecord where the SQL decodes records by from_json or from_csv";
+    Error::config("BAD_RECORDS_WITHOUT_SOURCE", text).in_field("badRecords")
 }
 
 fn durability(definition: &QueryDefinition) -> Durability {

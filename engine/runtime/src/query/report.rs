@@ -30,6 +30,9 @@ const BACKLOG_PATIENCE: Duration = Duration::from_secs(2);
 /// the parse mode made of them; there only when it is not 0.
 pub const MALFORMED_RECORDS: &str = "malformedRecords";
 
+/// The figure of the sink for records that went to the place for bad records; there only where the query has one.
+pub const BAD_RECORDS: &str = "numBadRecords";
+
 /// What is measured while a trigger runs.
 #[derive(Debug)]
 pub struct TriggerReport {
@@ -138,6 +141,9 @@ impl Reporter {
                 source.metrics.insert(MALFORMED_RECORDS.to_owned(), met.malformed_records.to_string());
             }
         }
+        if open.bad_records.is_some() {
+            progress.sink.metrics.insert(BAD_RECORDS.to_owned(), outcome.bad_records.to_string());
+        }
         self.refresh_backlog(open, ends, ended_ms).await;
         let summary = self.summary(&progress);
         let malformed: u64 = outcome.counters.iter().map(|met| met.malformed_records).sum();
@@ -151,6 +157,7 @@ impl Reporter {
             snapshot.last_commit_ms = committed_ms.or(snapshot.last_commit_ms);
             snapshot.watermark_ms = watermark_ms;
             snapshot.malformed_records += malformed;
+            snapshot.bad_records += outcome.bad_records;
         });
         self.state.record(progress.clone());
         self.state.publish(QueryEvent::Progress { progress: Box::new(progress) });

@@ -51,6 +51,8 @@ pub struct QuerySnapshot {
     pub watermark_ms: Option<i64>,
     /// Malformed records of all batches of this run.
     pub malformed_records: u64,
+    /// Those of them that went to the place for bad records.
+    pub bad_records: u64,
     /// What is unread, summed over sources (seconds: the maximum).
     pub backlog: Backlog,
     /// The failure that ended the query.
@@ -113,6 +115,7 @@ impl QueryState {
             last_commit_ms: None,
             watermark_ms: None,
             malformed_records: 0,
+            bad_records: 0,
             backlog: Backlog::default(),
             exception: None,
             recent_batches: VecDeque::new(),

@@ -21,9 +21,9 @@ use weir_core::storage::{Durability, Storage};
 use super::location::TableLocation;
 use super::options::SinkOptions;
 use super::sink::{DeltaSink, SinkColumns};
-use crate::open::{SinkSettings, UpsertBy};
+use crate::open::{SinkContext, SinkRole, SinkSettings, UpsertBy};
 use crate::sink::{BatchId, Committed, Sink};
-use crate::testing::expressions;
+use crate::testing::{expressions, sink_context};
 
 pub fn storage() -> Storage {
     Storage::new(Durability::PageCache)
@@ -158,10 +158,17 @@ async fn a_batch_is_appended_once_however_often_it_is_committed() {
     assert_eq!(again.recorded_batch(query.id).await.unwrap(), Some(2));
     assert!(again.identity().table_id.is_some());
     assert_eq!(query.write(&again, 0, &[kv(&[("a", 0)])]).await.unwrap(), Committed::Before);
-    assert_eq!(again.recorded_batch(Uuid::new_v4()).await.unwrap(), None);
     assert_eq!(count(&path).await, 3);
     assert_eq!(data_files(&path), 2, "files of skipped batches are deleted");
     assert_eq!(again.description(), format!("DeltaSink[{path}]"));
+    let bad_records = SinkContext { role: SinkRole::BadRecords, ..sink_context(dir.path(), query.id) };
+    let options = SinkOptions::parse(&query.options, &BTreeMap::new()).unwrap();
+    let location = TableLocation::in_folder(&storage().open(&path).unwrap());
+    let columns = SinkColumns { query: kv(&[]).schema(), partition_by: vec![], expressions: expressions() };
+    let other = DeltaSink::open(location, options, columns, bad_records.transaction_id()).await.unwrap();
+    assert_eq!(other.recorded_batch(query.id).await.unwrap(), None, "another sink of the query has a record of its own");
+    assert_eq!(query.write(&other, 1, &[kv(&[("x", 9)])]).await.unwrap(), Committed::Now);
+    assert_eq!((other.recorded_batch(query.id).await.unwrap(), again.recorded_batch(query.id).await.unwrap()), (Some(1), Some(2)));
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ async fn each_record(format: &FormatOptions, file: &FoundFile, store: &Arc<dyn O
             framer.end();
         }
         while let Some(record) = framer.next_record() {
-            each(record);
+            each(record.bytes);
         }
         if !more {
             return Ok(());

@@ -39,6 +39,17 @@ pub struct QuoteRules {
 /// The largest record.
 pub const MAX_RECORD: usize = 256 * 1024 * 1024;
 
+/// A record where it stands in its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framed<'a> {
+    /// Without what ends it.
+    pub bytes: &'a [u8],
+    /// Counted from 1, blank ones and comments too: the number of its line, where records are lines.
+    pub number: u64,
+    /// Bytes of the stream before it.
+    pub at: u64,
+}
+
 /// A buffer that records are cut from.
 #[derive(Debug)]
 pub struct Framer {
@@ -50,12 +61,16 @@ pub struct Framer {
     scanned: usize,
     ended: bool,
     at_beginning: bool,
+    /// Bytes that are no longer in the buffer.
+    dropped: u64,
+    /// Records handed out.
+    records: u64,
 }
 
 impl Framer {
     /// An empty buffer.
     pub fn new(framing: Framing) -> Self {
-        Self { framing, buffer: Vec::new(), start: 0, scanned: 0, ended: false, at_beginning: true }
+        Self { framing, buffer: Vec::new(), start: 0, scanned: 0, ended: false, at_beginning: true, dropped: 0, records: 0 }
     }
 
     /// The buffer to append to; what was handed out is dropped first.
@@ -63,6 +78,7 @@ impl Framer {
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
+            self.dropped += self.start as u64;
             self.start = 0;
         }
         &mut self.buffer
@@ -79,7 +95,7 @@ impl Framer {
     }
 
     /// The next complete record; `None` when more bytes are needed or all are out.
-    pub fn next_record(&mut self) -> Option<&[u8]> {
+    pub fn next_record(&mut self) -> Option<Framed<'_>> {
         if self.at_beginning && !self.skip_byte_order_mark() {
             return None;
         }
@@ -87,7 +103,8 @@ impl Framer {
         let record = self.start..self.start + length;
         self.start += after;
         self.scanned = self.start;
-        Some(&self.buffer[record])
+        self.records += 1;
+        Some(Framed { number: self.records, at: self.dropped + record.start as u64, bytes: &self.buffer[record] })
     }
 
     /// False while it cannot be known whether there is a mark.
@@ -168,19 +185,27 @@ mod tests {
     use proptest::prelude::*;
 
     fn records(framing: Framing, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+        let whole = pieces.concat();
         let mut framer = Framer::new(framing);
         let mut out = Vec::new();
         for piece in pieces {
             framer.fill().extend_from_slice(piece);
             while let Some(record) = framer.next_record() {
-                out.push(record.to_vec());
+                out.push(of(&whole, out.len(), record));
             }
         }
         framer.end();
         while let Some(record) = framer.next_record() {
-            out.push(record.to_vec());
+            out.push(of(&whole, out.len(), record));
         }
         out
+    }
+
+    /// A record, which is where it says that it is.
+    fn of(whole: &[u8], before: usize, record: Framed<'_>) -> Vec<u8> {
+        assert_eq!(record.number, before as u64 + 1);
+        assert!(whole[record.at as usize..].starts_with(record.bytes));
+        record.bytes.to_vec()
     }
 
     fn quoted() -> Framing {

@@ -6,6 +6,7 @@
 //! are added at the end. A slice ends at the row or byte bound of the scan, a file may end
 //! in the middle of nothing; how a file is cut into slices never changes rows.
 
+mod bad_records;
 pub mod bytes;
 pub mod csv;
 pub mod frame;
@@ -14,6 +15,7 @@ pub mod options;
 pub(crate) mod parquet;
 mod text;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -34,6 +36,8 @@ pub use options::FormatOptions;
 use self::metadata::FileFacts;
 use super::partitions;
 use super::schema::FileSchema;
+use crate::bad_records::BadRows;
+use crate::open::MalformedRecords;
 use crate::options::Options;
 use crate::source::{PartitionReader, ReadCounters, Scan};
 
@@ -56,6 +60,7 @@ pub struct ReadSettings {
     store: Arc<dyn ObjectStore>,
     missing: Missing,
     corrupt: Corrupt,
+    malformed: MalformedRecords,
 }
 
 /// `ignoreMissingFiles`.
@@ -93,7 +98,19 @@ impl Unreadable {
 impl ReadSettings {
     /// Settings of one source.
     pub fn new(format: FormatOptions, schema: FileSchema, store: Arc<dyn ObjectStore>, unreadable: Unreadable) -> Self {
-        Self { format, schema, store, missing: unreadable.missing, corrupt: unreadable.corrupt }
+        let malformed = MalformedRecords::ByMode;
+        Self { format, schema, store, missing: unreadable.missing, corrupt: unreadable.corrupt, malformed }
+    }
+
+    /// The same settings for a format that was told what becomes of records that do not fit.
+    #[must_use]
+    pub fn with_malformed(self, malformed: MalformedRecords) -> Self {
+        Self { malformed, ..self }
+    }
+
+    /// Whether records that do not fit are handed out apart.
+    pub fn sets_malformed_apart(&self) -> bool {
+        self.malformed == MalformedRecords::SetApart
     }
 }
 
@@ -114,6 +131,11 @@ pub trait FileReader: Send {
 
     /// What was met so far.
     fn counters(&self) -> ReadCounters;
+
+    /// Records that were set apart since they were last taken.
+    fn take_bad_records(&mut self) -> Option<BadRows> {
+        None
+    }
 }
 
 /// How a column of the scan is made.
@@ -275,21 +297,27 @@ struct FilePartition {
     files: VecDeque<FileTask>,
     /// Files taken so far, the open one among them.
     taken: u64,
-    /// Rows to pass by in one file, that was the `.0`th to be taken.
+    /// Rows to pass by: those of so many files, and so many of the one after them.
     pass_by: (u64, i64),
     open: Option<OpenFile>,
+    /// Records set apart that nobody has taken yet.
+    bad_records: Vec<BadRows>,
     done: ReadCounters,
 }
 
 impl FilePartition {
     fn new(scan: Arc<FileScan>, files: VecDeque<FileTask>) -> Self {
-        Self { scan, files, taken: 0, pass_by: (0, 0), open: None, done: ReadCounters::default() }
+        Self { scan, files, taken: 0, pass_by: (0, 0), open: None, bad_records: Vec::new(), done: ReadCounters::default() }
     }
 
     /// The rows of a slice of the open file that are not to be passed by.
     fn left_of(&self, slice: RecordBatch, rows_before: i64) -> RecordBatch {
-        let (file, rows) = self.pass_by;
-        let passed = if file == self.taken { (rows - rows_before).clamp(0, slice.num_rows() as i64) as usize } else { 0 };
+        let (files, rows) = self.pass_by;
+        let passed = match self.taken.cmp(&(files + 1)) {
+            Ordering::Less => slice.num_rows(),
+            Ordering::Equal => (rows - rows_before).clamp(0, slice.num_rows() as i64) as usize,
+            Ordering::Greater => 0,
+        };
         slice.slice(passed, slice.num_rows() - passed)
     }
 
@@ -315,7 +343,8 @@ impl FilePartition {
     }
 
     fn close(&mut self) {
-        if let Some(open) = self.open.take() {
+        if let Some(mut open) = self.open.take() {
+            self.bad_records.extend(open.reader.take_bad_records());
             add(&mut self.done, &open.reader.counters());
         }
     }
@@ -385,12 +414,18 @@ impl PartitionReader for FilePartition {
                     let assembled = self.scan.assemble(batch, open)?;
                     let before = open.rows;
                     open.rows += rows;
+                    self.bad_records.extend(open.reader.take_bad_records());
                     let left = self.left_of(assembled, before);
-                    if left.num_rows() > 0 {
+                    if left.num_rows() > 0 || !self.bad_records.is_empty() {
                         return Ok(Some(left));
                     }
                 }
-                Ok(None) => self.close(),
+                Ok(None) => {
+                    self.close();
+                    if !self.bad_records.is_empty() {
+                        return Ok(Some(RecordBatch::new_empty(self.scan.schema.clone())));
+                    }
+                }
                 Err(error) if is_corrupt(&error) && self.scan.settings.corrupt == Corrupt::SkipRest => {
                     tracing::warn!(file = open.task.uri, %error, "skipped the rest of a corrupt file");
                     self.close();
@@ -412,7 +447,12 @@ impl PartitionReader for FilePartition {
         let uris: Vec<&str> = self.files.iter().map(|task| task.uri.as_str()).collect();
         // The mode drops records by the columns that are read, and by their types.
         let (format, read, declared) = (&self.scan.settings.format, &self.scan.wanted, &self.scan.settings.schema.data);
-        format!("{} as {format:?}, {read:?} of {declared:?}", uris.join(" "))
+        let apart = if self.scan.settings.sets_malformed_apart() { ", bad records apart" } else { "" };
+        format!("{} as {format:?}, {read:?} of {declared:?}{apart}", uris.join(" "))
+    }
+
+    fn take_bad_records(&mut self) -> Vec<BadRows> {
+        std::mem::take(&mut self.bad_records)
     }
 
     /// Files that are read to their end, and the rows of the next one: a file that vanishes moves no place in another.
@@ -425,10 +465,11 @@ impl PartitionReader for FilePartition {
 
     fn skip_to(&mut self, position: u64) {
         let (files, rows) = (position >> ROW_BITS, position & ((1 << ROW_BITS) - 1));
-        while self.taken < files && self.files.pop_front().is_some() {
+        self.pass_by = (files, rows.cast_signed());
+        // What was set apart took no effect with the rows, so all is read again for its sake.
+        while !self.scan.settings.sets_malformed_apart() && self.taken < files && self.files.pop_front().is_some() {
             self.taken += 1;
         }
-        self.pass_by = (self.taken + 1, rows.cast_signed());
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use weir_core::{Error, Result};
 use weir_decode::time::Zone;
-use weir_decode::{DecodeError, Formats, JsonOptions};
+use weir_decode::{DecodeError, Formats, JsonOptions, ParseMode};
 
 use super::csv::CsvOptions;
 use super::csv::options::{line_separator, require_utf8};
@@ -68,6 +68,22 @@ impl FormatOptions {
             Self::Csv(options) => Some(&options.corrupt_column),
             Self::Text(_) | Self::Parquet(_) => None,
         }
+    }
+
+    /// Has malformed records left out, so that whoever reads can put them elsewhere; false where the format knows none.
+    pub fn set_malformed_apart(&mut self) -> Result<bool> {
+        let mode = match self {
+            Self::Json(options) => &mut options.mode,
+            Self::Csv(options) => &mut options.mode,
+            Self::Text(_) | Self::Parquet(_) => return Ok(false),
+        };
+        if *mode == ParseMode::FailFast {
+            let text = "the mode FAILFAST ends the query at the first bad record, and badRecords keeps bad records so that it goes on; remove the \
+                        option mode, or the field badRecords";
+            return Err(Error::config("BAD_RECORDS_UNDER_FAILFAST", text).in_field("options.mode"));
+        }
+        *mode = ParseMode::DropMalformed;
+        Ok(true)
     }
 
     /// Reads the options of a format.

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use arrow::array::Array;
 use arrow::datatypes::{DataType, TimeUnit};
 use proptest::prelude::*;
 use weir_decode::time::Zone;
@@ -34,13 +35,26 @@ struct Files {
 
 impl Files {
     fn new(format: &str, options: &[(&str, &str)], schema: FileSchema, files: &[(&str, &[u8])], conf: &[(&str, &str)]) -> Result<Self> {
+        Self::of(format, options, schema, files, conf, MalformedRecords::ByMode)
+    }
+
+    fn of(
+        format: &str,
+        options: &[(&str, &str)],
+        schema: FileSchema,
+        files: &[(&str, &[u8])],
+        conf: &[(&str, &str)],
+        malformed: MalformedRecords,
+    ) -> Result<Self> {
+        let apart = malformed == MalformedRecords::SetApart;
         let dir = tempfile::tempdir().unwrap();
         let folder = storage().open(dir.path().to_str().unwrap()).unwrap();
         let conf: BTreeMap<String, String> = conf.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let options = Options::new(options.iter().copied());
         let unreadable = Unreadable::parse(&options, &conf)?;
-        let format = FormatOptions::parse(format, &options, &conf)?;
-        let settings = Arc::new(ReadSettings::new(format, schema, folder.store().clone(), unreadable));
+        let mut format = FormatOptions::parse(format, &options, &conf)?;
+        let malformed = if apart && format.set_malformed_apart()? { MalformedRecords::SetApart } else { MalformedRecords::ByMode };
+        let settings = Arc::new(ReadSettings::new(format, schema, folder.store().clone(), unreadable).with_malformed(malformed));
         let mut tasks = Vec::new();
         for (name, content) in files {
             if *content != b"missing" {
@@ -230,4 +244,74 @@ async fn a_reader_goes_on_at_every_position_of_another() {
     let names = |max_rows| files.readers(&all(max_rows), 2).unwrap().iter().map(|reader| reader.name()).collect::<Vec<_>>();
     assert_eq!(names(1), names(100));
     assert!(names(1)[0].starts_with("a b as Csv"), "{:?}", names(1));
+}
+
+/// The rows of a reader that sets bad records apart, and those: file, number, offset, text and reason.
+async fn apart(files: &Files, scan: &Scan, skip_to: Option<u64>) -> (Vec<(String, u64)>, Vec<String>) {
+    let mut reader = files.readers(scan, 1).unwrap().remove(0);
+    if let Some(position) = skip_to {
+        reader.skip_to(position);
+    }
+    let (mut rows, mut bad) = (Vec::new(), Vec::new());
+    loop {
+        let slice = reader.next().await.unwrap();
+        for BadRows { reason, record, place } in reader.take_bad_records() {
+            let crate::bad_records::Places::Files { path, number, byte } = place else { panic!("no file") };
+            for row in 0..reason.len() {
+                let place = format!("{}:{}@{}", path.value(row), number.value(row), byte.value(row));
+                bad.push(format!("{place} {} {}", record.value(row), reason.value(row)));
+            }
+        }
+        let Some(slice) = slice else { break };
+        rows.extend((0..slice.num_rows()).map(|row| (text(&slice, row), reader.position())));
+    }
+    assert_eq!(reader.counters().malformed_records, bad.len() as u64);
+    (rows, bad)
+}
+
+#[tokio::test]
+async fn bad_records_are_set_apart_with_their_places() {
+    let numbers = || schema(&[("a", DataType::Int32), ("b", DataType::Utf8)]);
+    let json: [(&str, &[u8]); 4] = [
+        ("a", b"\xef\xbb\xbf{\"a\":1}\r\nno\r\n\r\n{\"a\":2}\r\n"),
+        ("b", b"{\"a\":\"x\"}\n[]\n[{\"a\":3},{\"a\":\"y\"}]\n\xff"),
+        ("c", b"[1]"),
+        ("d", b"{\"a\":4}"),
+    ];
+    let files = Files::of("json", &[], numbers(), &json, &[], MalformedRecords::SetApart).unwrap();
+    // A column less is read: what is bad stays the same.
+    let of_b = Scan { columns: vec![1], ..all(100) };
+    let (rows, whole) = apart(&files, &all(100), None).await;
+    assert_eq!(rows.iter().map(|(row, _)| row.as_str()).collect::<Vec<_>>(), ["1|NULL", "2|NULL", "4|NULL"]);
+    let places: Vec<&str> = whole.iter().map(|bad| bad.split(' ').next().unwrap()).collect();
+    assert_eq!(places, ["a:2@12", "b:1@0", "b:3@13", "b:4@33", "c:1@0"], "{whole:#?}");
+    assert!(whole[0].starts_with("a:2@12 no ") && whole[3].contains("\u{fffd} "), "{whole:#?}");
+    assert_eq!(apart(&files, &of_b, None).await.1, whole);
+    for (max_rows, max_bytes) in [(1, 1), (1, 1 << 20), (100, 60)] {
+        let scan = Scan { max_rows, max_bytes, ..all(100) };
+        let (again, bad) = apart(&files, &scan, None).await;
+        assert!(again.iter().map(|(row, _)| row).eq(rows.iter().map(|(row, _)| row)) && bad == whole, "{max_rows} {max_bytes} {bad:#?}");
+        for (at, (_, position)) in again.iter().enumerate() {
+            let (left, bad) = apart(&files, &scan, Some(*position)).await;
+            let handed_out = again.iter().take_while(|(_, other)| other <= position).count();
+            assert!(at < handed_out && left.iter().map(|(row, _)| row).eq(rows[handed_out..].iter().map(|(row, _)| row)), "{left:?}");
+            assert_eq!(bad, whole, "all bad records come again, whatever rows took effect");
+        }
+    }
+    let csv: [(&str, &[u8]); 1] = [("x", b"a,b\n1,x\nq,\"y\nz\"\n2\n# no\n3,w,4\n")];
+    let options = [("header", "true"), ("multiLine", "true"), ("comment", "#"), ("mode", "PERMISSIVE")];
+    let files = Files::of("csv", &options, numbers(), &csv, &[], MalformedRecords::SetApart).unwrap();
+    let (rows, bad) = apart(&files, &of_b, None).await;
+    assert_eq!(rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>(), ["x"]);
+    let expected = [
+        "x:3@8 q,\"y\nz\" the value 'q' does not fit the column a",
+        "x:4@16 2 it has 1 fields, the schema has 2",
+        "x:6@23 3,w,4 it has 3 fields, the schema has 2",
+    ];
+    assert_eq!(bad, expected);
+    let refused = Files::of("csv", &[("mode", "failFast")], numbers(), &csv, &[], MalformedRecords::SetApart).err().unwrap();
+    assert_eq!(refused.condition(), "BAD_RECORDS_UNDER_FAILFAST");
+    let names = |malformed| Files::of("csv", &[("mode", "DROPMALFORMED")], numbers(), &csv, &[], malformed).unwrap();
+    let name = |files: Files| files.readers(&all(1), 1).unwrap()[0].name();
+    assert_ne!(name(names(MalformedRecords::ByMode)), name(names(MalformedRecords::SetApart)), "their rows differ under pruning");
 }

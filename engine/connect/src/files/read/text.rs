@@ -4,6 +4,7 @@
 //! the decoder of a record. A slice ends when the decoder holds as many rows or
 //! bytes as the scan allows, so a file of any size is read in bounded memory.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringBuilder};
@@ -14,18 +15,28 @@ use object_store::ObjectStore;
 use weir_core::Result;
 use weir_decode::JsonDecoder;
 
+use super::bad_records::BadRecords;
 use super::bytes::ByteStream;
 use super::csv::CsvDecoder;
 use super::frame::{Framer, Framing};
 use super::options::FormatOptions;
 use super::{FileReader, FileScan, FileTask, corrupt_file, decode_failed, internal};
+use crate::bad_records::BadRows;
 use crate::files::schema::FileSchema;
 use crate::source::ReadCounters;
 
+/// What became of a record.
+pub enum Fate {
+    /// None, one or more rows.
+    Taken,
+    /// It did not fit and was left out, for this reason.
+    Dropped(Cow<'static, str>),
+}
+
 /// Records to rows of the wanted columns.
 pub trait RowDecoder: Send {
-    /// Decodes one record into none, one or more rows.
-    fn push(&mut self, record: &[u8]) -> Result<()>;
+    /// Decodes one record.
+    fn push(&mut self, record: &[u8]) -> Result<Fate>;
 
     /// Rows since the last flush.
     fn rows(&self) -> usize;
@@ -54,7 +65,7 @@ impl SomeColumns {
 }
 
 impl RowDecoder for SomeColumns {
-    fn push(&mut self, record: &[u8]) -> Result<()> {
+    fn push(&mut self, record: &[u8]) -> Result<Fate> {
         self.decoder.push(record)
     }
 
@@ -86,8 +97,9 @@ pub async fn open(
     let bytes = ByteStream::open(store, &task.path, &task.uri).await?;
     let uri = task.uri.as_str();
     // Whether a record is corrupt must not depend on which other columns a query happens to read.
-    let is_judged = format.corrupt_record_column().is_some_and(|name| scan.wanted.field_with_name(name).is_ok());
-    let decoded = if is_judged { &schema.data } else { &scan.wanted };
+    let wants_corrupt = format.corrupt_record_column().is_some_and(|name| scan.wanted.field_with_name(name).is_ok());
+    let bad_records = scan.settings.sets_malformed_apart().then(BadRecords::default);
+    let decoded = if wants_corrupt || bad_records.is_some() { &schema.data } else { &scan.wanted };
     let decoder: Box<dyn RowDecoder> = match format {
         FormatOptions::Json(options) => {
             let decoder = JsonDecoder::new(decoded.clone(), options.clone()).map_err(|e| decode_failed(&e, uri))?;
@@ -103,6 +115,7 @@ pub async fn open(
         bytes,
         framer: Framer::new(framing),
         decoder,
+        bad_records,
         max_rows: scan.max_rows,
         max_bytes: scan.max_bytes,
         rest: None,
@@ -123,6 +136,8 @@ struct TextReader {
     bytes: ByteStream,
     framer: Framer,
     decoder: Box<dyn RowDecoder>,
+    /// Where records go that are set apart.
+    bad_records: Option<BadRecords>,
     max_rows: usize,
     max_bytes: usize,
     /// Rows that were decoded and not handed out.
@@ -134,7 +149,8 @@ struct TextReader {
 impl TextReader {
     fn is_full(&self) -> bool {
         let rows = self.decoder.rows();
-        rows >= self.max_rows || (rows > 0 && self.decoder.memory() >= self.max_bytes)
+        let set_apart = self.bad_records.as_ref().map_or(0, BadRecords::bytes);
+        set_apart >= self.max_bytes || rows >= self.max_rows || (rows > 0 && self.decoder.memory() >= self.max_bytes)
     }
 
     /// A record may be many rows (an array in JSON): what is too much waits.
@@ -157,7 +173,9 @@ impl TextReader {
                     if self.state == State::WholeFile {
                         self.state = State::Reading;
                     }
-                    self.decoder.push(record)?;
+                    if let (Fate::Dropped(why), Some(bad)) = (self.decoder.push(record.bytes)?, &mut self.bad_records) {
+                        bad.push(&self.uri, &record, &why);
+                    }
                 }
                 None => return Ok(false),
             }
@@ -202,6 +220,10 @@ impl FileReader for TextReader {
     fn counters(&self) -> ReadCounters {
         ReadCounters { malformed_records: self.decoder.malformed(), bytes: self.bytes.bytes_read() }
     }
+
+    fn take_bad_records(&mut self) -> Option<BadRows> {
+        self.bad_records.as_mut().and_then(BadRecords::take)
+    }
 }
 
 struct JsonRows {
@@ -212,8 +234,9 @@ struct JsonRows {
 }
 
 impl RowDecoder for JsonRows {
-    fn push(&mut self, record: &[u8]) -> Result<()> {
-        self.decoder.push(Some(record)).map_err(|e| decode_failed(&e, &self.uri))
+    fn push(&mut self, record: &[u8]) -> Result<Fate> {
+        self.decoder.push(Some(record)).map_err(|e| decode_failed(&e, &self.uri))?;
+        Ok(self.decoder.take_dropped().map_or(Fate::Taken, |why| Fate::Dropped(why.into())))
     }
 
     fn rows(&self) -> usize {
@@ -233,7 +256,7 @@ impl RowDecoder for JsonRows {
     }
 
     fn malformed(&self) -> u64 {
-        self.malformed
+        self.malformed + self.decoder.counts().malformed
     }
 }
 
@@ -252,13 +275,13 @@ impl TextRows {
 }
 
 impl RowDecoder for TextRows {
-    fn push(&mut self, record: &[u8]) -> Result<()> {
+    fn push(&mut self, record: &[u8]) -> Result<Fate> {
         for value in &mut self.values {
             value.append_value(String::from_utf8_lossy(record));
         }
         self.bytes += record.len() + 4;
         self.rows += 1;
-        Ok(())
+        Ok(Fate::Taken)
     }
 
     fn rows(&self) -> usize {

@@ -219,3 +219,27 @@ fn columns_of_one_name_are_refused() {
     let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("A", DataType::Int32, true)]));
     assert_eq!(super::columns(&schema, &[]).unwrap_err().condition(), "COLUMN_ALREADY_EXISTS");
 }
+
+#[tokio::test]
+async fn a_log_of_bad_records_goes_on_after_any_pause() {
+    let world = World::new();
+    let opened = || async {
+        let mut sink = world.open("json", &[], &[]).await;
+        sink.role = SinkRole::BadRecords;
+        sink
+    };
+    let mut expected = 0;
+    // Begun late, left for longer than a compaction, for less, and not at all.
+    for (batch, batches) in [(25, 4), (57, 4), (62, 20)] {
+        let sink = opened().await;
+        for batch in batch..batch + batches {
+            assert_eq!(run(&sink, &world.id(batch), &[Some("a")]).await, Committed::Now);
+            assert_eq!(run(&sink, &world.id(batch), &[Some("a")]).await, Committed::Before);
+            expected += 1;
+        }
+        let log = &opened().await.log;
+        let latest = log.latest().await.unwrap().unwrap();
+        assert_eq!(log.all(latest).await.unwrap().len(), expected, "{batch}");
+    }
+    assert_eq!(world.files().len(), expected);
+}

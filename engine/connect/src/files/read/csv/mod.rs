@@ -22,7 +22,7 @@ use options::{Header, HeaderNames};
 use tokens::{Field, Fields};
 
 use super::frame::Framing;
-use super::text::RowDecoder;
+use super::text::{Fate, RowDecoder};
 use super::{corrupt_file, decode_failed, internal};
 
 /// Decodes the records of one file.
@@ -177,9 +177,9 @@ impl CsvDecoder {
         }
     }
 
-    fn push_text(&mut self, record: &str) -> Result<()> {
+    fn push_text(&mut self, record: &str) -> Result<Fate> {
         if !self.is_record(record) {
-            return Ok(());
+            return Ok(Fate::Taken);
         }
         self.fields.split(record, &self.options.rules);
         if self.fields.count() > self.options.max_columns {
@@ -188,7 +188,7 @@ impl CsvDecoder {
         }
         if self.header_pending {
             self.header_pending = false;
-            return self.check_header(record);
+            return self.check_header(record).map(|()| Fate::Taken);
         }
         let quality = self.append();
         let malformed = match quality {
@@ -199,7 +199,7 @@ impl CsvDecoder {
                     ParseMode::Permissive => true,
                     ParseMode::DropMalformed => {
                         self.truncate();
-                        return Ok(());
+                        return Ok(Fate::Dropped(why.into()));
                     }
                     ParseMode::FailFast => {
                         self.truncate();
@@ -214,7 +214,7 @@ impl CsvDecoder {
             }
         }
         self.rows += 1;
-        Ok(())
+        Ok(Fate::Taken)
     }
 
     fn truncate(&mut self) {
@@ -239,7 +239,7 @@ fn malformed_record(record: &str, why: &str, uri: &str) -> Error {
 }
 
 impl RowDecoder for CsvDecoder {
-    fn push(&mut self, record: &[u8]) -> Result<()> {
+    fn push(&mut self, record: &[u8]) -> Result<Fate> {
         match std::str::from_utf8(record) {
             Ok(text) => self.push_text(text),
             Err(_) => self.push_text(&String::from_utf8_lossy(record)),
