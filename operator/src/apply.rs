@@ -94,6 +94,11 @@ impl Applier<'_> {
             Action::StartTask { task, epoch, attempt, run, generation } => {
                 return self.start(subject, local, task, *epoch, *attempt, *run, *generation).await;
             }
+            Action::ReleaseTask { task, epoch } => {
+                if let Some(pod) = pod_of(subject, task, *epoch) {
+                    self.cluster.release_pod(pod).await?;
+                }
+            }
             Action::StopTask { task, epoch, deadline } => {
                 if let Some(pod) = pod_of(subject, task, *epoch) {
                     self.cluster.delete_pod(pod, grace(weir_supervisor::time::elapsed(self.now, *deadline))).await?;

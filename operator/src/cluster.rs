@@ -15,7 +15,7 @@ use kube::{Client, Resource};
 use serde_json::Value;
 
 use crate::authority::Authority;
-use crate::names::{JobId, MANAGER};
+use crate::names::{GATE, JobId, MANAGER};
 use crate::slim::Slim;
 use crate::stored::StoredJob;
 
@@ -211,6 +211,16 @@ impl Cluster {
         existing(answer)
     }
 
+    /// Takes our gate from the pod of this very UID, so that it may be scheduled; gates of others stay.
+    pub async fn release_pod(&self, pod: &Pod) -> Result<(), CallError> {
+        let (namespace, name) = place(&pod.metadata);
+        let gates = serde_json::json!([{"$patch": "delete", "name": GATE}]);
+        let patch = serde_json::json!({"metadata": {"uid": pod.metadata.uid}, "spec": {"schedulingGates": gates}});
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let api = self.api::<Pod>(&namespace);
+        unless_gone(self.change(&format!("patch pod {namespace}/{name}"), api.patch(&name, &parameters, &Patch::Strategic(&patch))).await)
+    }
+
     /// Deletes the pod of this very UID. The only place that does. One that is gone, or has made way for another, is no error.
     pub async fn delete_pod(&self, pod: &Pod, grace: Grace) -> Result<(), CallError> {
         let (namespace, name) = place(&pod.metadata);
@@ -220,7 +230,7 @@ impl Cluster {
         };
         let parameters = DeleteParams { grace_period_seconds: Some(seconds), ..by_uid(&pod.metadata) };
         let request = requests_for::<Pod>(&namespace).delete(&name, &parameters);
-        deleted(self.change(&format!("delete pod {namespace}/{name}"), self.send(request)).await)
+        unless_gone(self.change(&format!("delete pod {namespace}/{name}"), self.send(request)).await)
     }
 
     /// Sends a request whose answer is not read: it may show an object that no reader takes.
@@ -272,7 +282,7 @@ impl Cluster {
     pub async fn delete_config_map(&self, map: &ObjectMeta) -> Result<(), CallError> {
         let (namespace, name) = place(map);
         let request = requests_for::<ConfigMap>(&namespace).delete(&name, &by_uid(map));
-        deleted(self.change(&format!("delete configmap {namespace}/{name}"), self.send(request)).await)
+        unless_gone(self.change(&format!("delete configmap {namespace}/{name}"), self.send(request)).await)
     }
 
     /// One Secret.
@@ -309,7 +319,8 @@ fn existing<K>(answer: Result<Slim<K>, CallError>) -> Result<Created<K>, CallErr
     }
 }
 
-fn deleted<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
+/// What was to change may be gone, or may have made way for another.
+fn unless_gone<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
     match answer {
         Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
         Ok(_) | Err(_) => Ok(()),

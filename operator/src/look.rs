@@ -276,8 +276,8 @@ fn awaited(memory: &Memory, prefix: &str, pod: &Pod) -> Option<String> {
     (is_own || is_stranger).then(|| name.to_owned())
 }
 
-/// Orders to start of an earlier pass whose pod is not there. The pod may have come and gone, or a call that was held
-/// up may still make it, so the order is not given again: its epoch is skipped.
+/// Orders to start of an earlier pass whose pod is not there. The pod may have come and gone, without having run: its gate
+/// goes only once it was seen. A call that was held up may still make it, so the order is not given again: its epoch is skipped.
 fn unseen_orders(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Vec<(String, u64)> {
     let tasks = run.into_iter().flat_map(|run| &run.tasks);
     let unseen = tasks.filter(|(name, task)| task.state == TaskState::Starting && !task.seen && !slots.contains_key(*name));

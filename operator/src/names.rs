@@ -17,6 +17,8 @@ pub const MANAGER: &str = "weir-operator";
 pub const ENGINE_CONTAINER: &str = "engine";
 /// The finalizer of a job: its runs are stopped before it goes.
 pub const FINALIZER: &str = "weir.dev/run";
+/// Scheduling gate of a pod: nothing of it runs before the status remembers that it is there.
+pub const GATE: &str = "weir.dev/remembered";
 /// Annotation of a generation's ConfigMap: the seal of the installation that accepted it.
 pub const SEAL: &str = "weir.dev/seal";
 /// Annotation of a job: the installation that looks after it.

@@ -99,7 +99,13 @@ pub const API_CALLS: &[ApiCall] = &[
         Reach::JobNamespaces,
         "where the API server enforces owner references, an owner that blocks its deletion may only be set with this right",
     ),
-    ApiCall::new("", "pods", &["create", "delete", "get", "list", "watch"], Reach::JobNamespaces, "each attempt of a task is a pod"),
+    ApiCall::new(
+        "",
+        "pods",
+        &["create", "delete", "get", "list", "patch", "watch"],
+        Reach::JobNamespaces,
+        "each attempt of a task is a pod, which is let go by a patch once its being there is remembered",
+    ),
     ApiCall::new(
         "",
         "configmaps",

@@ -362,6 +362,7 @@ fn target(action: &Action) -> (&str, u64) {
     let (Action::StartTask { task, epoch, .. }
     | Action::StopTask { task, epoch, .. }
     | Action::KillTask { task, epoch }
+    | Action::ReleaseTask { task, epoch }
     | Action::ForceRemoveTask { task, epoch }
     | Action::ClearTask { task, epoch }
     | Action::ApplyLiveConfig { task, epoch, .. }) = action;

@@ -82,8 +82,9 @@ pub enum Slot {
         /// What it is to be put down to.
         blame: Blame,
     },
-    /// Nothing is there, but an instance of this epoch may have been: a runner reports this
-    /// after its own restart for every epoch in memory that it cannot account for.
+    /// Nothing is there, but an instance of this epoch may have been, and it is not alive: a runner, whose
+    /// children end with it, reports this after its own restart for every epoch in memory that it cannot
+    /// account for; a cluster for an order whose pod was not seen, which was never let go.
     Lost {
         /// The newest epoch that may have run.
         epoch: u64,
@@ -164,6 +165,8 @@ pub enum Phase {
 pub enum StartObstacle {
     /// Nothing but time.
     None,
+    /// It is held back until it is remembered: as long as it is, nothing of it can have run.
+    Gated,
     /// No node fits.
     Unschedulable {
         /// The scheduler's words.
@@ -185,7 +188,7 @@ impl StartObstacle {
     /// The word of the conditions and the words for people; none while only time is lacking.
     pub fn reason(&self) -> Option<(Reason, &str)> {
         match self {
-            StartObstacle::None => None,
+            StartObstacle::None | StartObstacle::Gated => None,
             StartObstacle::Unschedulable { message } => Some((Reason::Unschedulable, message)),
             StartObstacle::ImagePull { message } => Some((Reason::ImagePullFailed, message)),
             StartObstacle::ContainerConfig { message } => Some((Reason::CreateContainerConfigError, message)),

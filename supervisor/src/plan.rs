@@ -43,6 +43,13 @@ pub enum Action {
         /// The generation of the manifest to run.
         generation: i64,
     },
+    /// Let an instance run that was begun held back (`StartObstacle::Gated`), now that its being there is remembered.
+    ReleaseTask {
+        /// The task.
+        task: String,
+        /// The epoch of the instance.
+        epoch: u64,
+    },
     /// Ask an instance to stop at a batch boundary (SIGTERM, deletion with grace).
     StopTask {
         /// The task.

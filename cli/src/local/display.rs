@@ -192,7 +192,7 @@ impl Display {
             Action::StopTask { task, epoch, .. } => ("stop", task, epoch),
             Action::KillTask { task, epoch } => ("kill", task, epoch),
             Action::ForceRemoveTask { task, epoch } => ("forceRemove", task, epoch),
-            Action::ClearTask { .. } | Action::ApplyLiveConfig { .. } => return,
+            Action::ReleaseTask { .. } | Action::ClearTask { .. } | Action::ApplyLiveConfig { .. } => return,
         };
         let line = json!({"event": "task", "namespace": name.namespace, "job": name.job, "task": task, "order": order, "epoch": epoch});
         show(&line.to_string());

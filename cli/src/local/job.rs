@@ -417,6 +417,8 @@ impl LocalJob {
             Action::KillTask { task, epoch } | Action::ForceRemoveTask { task, epoch } => {
                 self.order(&task, epoch, Signal::KILL, StopOrder::Kill);
             }
+            // A process is never held back: its runner sees it from the first moment on.
+            Action::ReleaseTask { .. } => {}
             Action::ClearTask { task, epoch } => self.clear(&task, epoch),
             Action::ApplyLiveConfig { task, epoch, generation } => self.apply_live(&task, epoch, generation, wish).await,
         }

@@ -6,7 +6,7 @@
 //! starts is the supervisor's decision. What the template of the task adds is
 //! merged by name, and cannot take away what the one-run protocol rests on.
 
-use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, EmptyDirVolumeSource, Pod, PodSpec, Volume};
+use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, EmptyDirVolumeSource, Pod, PodSchedulingGate, PodSpec, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_crds::{StreamingJobSpec, reserved};
 
@@ -57,6 +57,7 @@ pub fn pod(order: &PodOrder<'_>) -> Pod {
         node_selector: (!given.node_selector.is_empty()).then(|| given.node_selector.clone()),
         priority_class_name: given.priority_class_name.clone(),
         restart_policy: Some("Never".to_owned()),
+        scheduling_gates: Some(vec![PodSchedulingGate { name: names::GATE.to_owned() }]),
         security_context: Some(restricted_pod()),
         service_account_name: given.service_account_name.clone(),
         termination_grace_period_seconds: Some(grace_seconds(order.spec)),

@@ -17,7 +17,7 @@ use weir_supervisor::time::{after, elapsed};
 use super::exit::{engine_status, engine_terminated, exit};
 use super::node::NodeState;
 use super::timestamp;
-use crate::names::{ENGINE_CONTAINER, LABEL_GENERATION, epoch_of_pod, epochs_of_pod, label};
+use crate::names::{ENGINE_CONTAINER, GATE, LABEL_GENERATION, epoch_of_pod, epochs_of_pod, label};
 
 /// How long an answer of the task vouches for it while its kubelet is silent.
 const ANSWER_VOUCHES: Duration = Duration::from_secs(15);
@@ -199,6 +199,9 @@ fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> 
 }
 
 fn obstacle(pod: &Pod, status: &PodStatus) -> StartObstacle {
+    if pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten()).any(|gate| gate.name == GATE) {
+        return StartObstacle::Gated;
+    }
     if let Some(scheduled) = condition(status, "PodScheduled").filter(|_| place(pod).is_none()) {
         let reason = scheduled.reason.as_deref().unwrap_or_default();
         if scheduled.status == "False" && matches!(reason, "Unschedulable" | "SchedulingGated") {

@@ -1,6 +1,6 @@
 //! The rows that deserve a name.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSchedulingGate};
 use serde_json::{Value, json};
 use weir_operator::observe::{Answers, NodeState, Vanished, instance, node_state, phase, unknown_instance, vanished};
 use weir_supervisor::observed::{Exit, ExitCause, Phase, QueryFacts, Slot, StartObstacle, StopOrder};
@@ -270,6 +270,9 @@ fn what_keeps_a_pod_from_starting_is_named() {
     assert_eq!(obstacle(&unbound(json!([scheduled]))), StartObstacle::Unschedulable { message });
     let gated = unbound(json!([condition("PodScheduled", "False", "SchedulingGated")]));
     assert_eq!(obstacle(&gated), StartObstacle::Unschedulable { message: "SchedulingGated".to_owned() });
+    let mut held: Pod = gated.clone();
+    held.spec.as_mut().unwrap().scheduling_gates = Some(vec![PodSchedulingGate { name: "weir.dev/remembered".to_owned() }]);
+    assert_eq!(obstacle(&held), StartObstacle::Gated, "the gate is ours");
 }
 
 #[test]

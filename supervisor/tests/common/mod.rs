@@ -180,6 +180,7 @@ impl Stage {
                 let at = self.now;
                 self.instance(task, *epoch).stop_order = StopOrder::Graceful { at };
             }
+            Action::ReleaseTask { task, epoch } => self.instance(task, *epoch).phase = Phase::Starting(StartObstacle::None),
             Action::KillTask { task, epoch } => self.instance(task, *epoch).stop_order = StopOrder::Kill,
             Action::ClearTask { task, .. } | Action::ForceRemoveTask { task, .. } => {
                 self.observed.slots.insert(task.clone(), Slot::Absent);

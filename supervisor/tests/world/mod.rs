@@ -319,6 +319,11 @@ impl World {
                 instance.stop_order = StopOrder::Kill;
                 instance.phase = Phase::Exited(Exit { code: Some(137), report: None, cause: ExitCause::Own, log_tail: String::new(), at });
             }
+            Action::ReleaseTask { task, epoch } => {
+                let is_seen = self.memory.run.as_ref().is_some_and(|run| run.tasks[task].seen);
+                assert!(is_seen, "released before it is remembered");
+                self.instance(task, *epoch).phase = Phase::Starting(StartObstacle::None);
+            }
             Action::ClearTask { task, epoch } => {
                 assert!(matches!(self.instance(task, *epoch).phase, Phase::Exited(_)), "cleared something alive");
                 self.observed.slots.remove(task);
@@ -349,7 +354,7 @@ impl World {
             name: String::new(),
             epoch,
             created_at: self.now,
-            phase: Phase::Starting(StartObstacle::None),
+            phase: Phase::Starting(StartObstacle::Gated),
             stop_order: StopOrder::None,
             config_generation: generation,
             reported_at: None,

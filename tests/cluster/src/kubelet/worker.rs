@@ -228,6 +228,9 @@ impl Worker {
     }
 
     async fn schedule(&mut self, pod: &Pod) -> Result<Flow> {
+        if pod.spec.as_ref().is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty())) {
+            return Ok(Flow::Waits);
+        }
         let node = if self.shared.is_unschedulable(&self.key()) { None } else { self.shared.schedulable_node() };
         let Some(node) = node else {
             let message = "0/1 nodes are available: 1 Insufficient memory.";
