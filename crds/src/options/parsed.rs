@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::formats::Format;
-use super::kafka_client::TlsStores;
+use super::kafka_client::{TlsStores, TokenLogin};
 use super::kind::{Offsets, Value};
 use super::row::{OptionRow, Role};
 
@@ -23,6 +23,7 @@ pub struct ParsedOptions {
     pub(super) texts: BTreeMap<&'static str, String>,
     pub(super) client: BTreeMap<String, String>,
     pub(super) tls: TlsStores,
+    pub(super) token: Option<TokenLogin>,
 }
 
 /// Names only: values may be secret.
@@ -35,7 +36,15 @@ impl fmt::Debug for ParsedOptions {
 
 impl ParsedOptions {
     pub(super) fn new(format: Format, role: Role) -> Self {
-        Self { format, role, values: BTreeMap::new(), texts: BTreeMap::new(), client: BTreeMap::new(), tls: TlsStores::default() }
+        Self {
+            format,
+            role,
+            values: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            client: BTreeMap::new(),
+            tls: TlsStores::default(),
+            token: None,
+        }
     }
 
     /// Whether the option was given.
@@ -137,6 +146,11 @@ impl ParsedOptions {
     /// Where the Kafka client's certificates and keys come from. May hold secrets: never print it.
     pub fn kafka_stores(&self) -> &TlsStores {
         &self.tls
+    }
+
+    /// How the Kafka client asks for tokens, where it logs in by one. Holds a secret: never print it.
+    pub fn kafka_token(&self) -> Option<&TokenLogin> {
+        self.token.as_ref()
     }
 
     /// What is in force, defaults included, for the line that a start logs. Secrets and client settings are left out.

@@ -10,19 +10,38 @@ fn login(text: &str) -> Login {
     parse(text).unwrap_or_else(|reason| panic!("{reason}"))
 }
 
+fn password(login: &Login) -> (&str, &str) {
+    match &login.credentials {
+        Credentials::Password { username, password } => (username, password),
+        Credentials::Client(_) => panic!("client credentials"),
+    }
+}
+
 #[test]
 fn reads_plain_and_scram_in_both_spellings() {
     let scram = login(&format!("{PACKAGE}.scram.ScramLoginModule required\n username=\"a\" password='b;\\'\"' ;"));
-    assert!(scram.mechanisms == SCRAM && scram.username == "a" && scram.password == "b;'\"");
+    assert!(scram.mechanisms == SCRAM && password(&scram) == ("a", "b;'\""));
     for package in [PACKAGE.to_owned(), format!("kafkashaded.{PACKAGE}")] {
         let text = format!(
             "{package}.plain.PlainLoginModule REQUIRED username=\"$ConnectionString\" \
              password=\"Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=a+b/c=;EntityPath=e\";"
         );
         let plain = login(&text);
-        assert!(plain.mechanisms == PLAIN && plain.username == "$ConnectionString");
-        assert!(plain.password.starts_with("Endpoint=sb://n") && plain.password.ends_with("a+b/c=;EntityPath=e"));
+        let (username, password) = password(&plain);
+        assert!(plain.mechanisms == PLAIN && username == "$ConnectionString");
+        assert!(password.starts_with("Endpoint=sb://n") && password.ends_with("a+b/c=;EntityPath=e"));
     }
+}
+
+#[test]
+fn reads_client_credentials() {
+    let text = "kafkashaded.org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId=\"i\" clientSecret=\"s\" \
+                scope=\"https://n/.default\" extension_logicalCluster=\"lkc-1\" ssl.protocol=\"SSL\";";
+    let login = login(text);
+    let text = |text: &str| Some(text.to_owned());
+    let extensions = vec![("logicalCluster".to_owned(), "lkc-1".to_owned())];
+    let wanted = ClientCredentials { id: text("i"), secret: text("s"), scope: text("https://n/.default"), extensions };
+    assert!(login.mechanisms == OAUTHBEARER && login.credentials == Credentials::Client(wanted));
 }
 
 /// What `StreamTokenizer` of Java 17 made of these, as Kafka's `JaasConfig` sets it: the tokens, numbers as `#`.
@@ -55,7 +74,9 @@ fn errors_say_why_and_never_quote_the_text() {
         ("a.PlainLoginModule required username=u password=4711;", "key=\"value\""),
         ("a.PlainLoginModule required username=u password=\"ge\"heim\";", "key=\"value\""),
         ("a.PlainLoginModule required username=u password=geheim; geheim", "behind the semicolon"),
-        ("a.OAuthBearerLoginModule required ;", "OAUTHBEARER"),
+        ("a.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=geheim;", "nobody signs"),
+        ("a.OAuthBearerLoginModule required ssl.truststore.password=geheim;", "SSL_CERT_FILE"),
+        ("a.OAuthBearerLoginModule required clientid=geheim;", "clientId"),
         ("a.ScramLoginModule required username=u password=geheim tokenauth=true;", "tokenauth"),
     ] {
         let error = parse(text).err().unwrap_or_default();
@@ -85,7 +106,8 @@ proptest! {
         let mark = if double { '"' } else { '\'' };
         let text = format!("a.PlainLoginModule required username={} password={};", quote(&username, mark), quote(&password, mark));
         let login = parse(&text).ok().unwrap();
-        prop_assert!(login.username == username && login.password == password);
+        let wanted = Credentials::Password { username, password };
+        prop_assert!(login.credentials == wanted);
     }
 
     #[test]

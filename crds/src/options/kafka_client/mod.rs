@@ -9,6 +9,7 @@ mod jaas;
 mod properties;
 mod security;
 mod stores;
+mod token;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::finding::Finding;
 
 pub use properties::{Client, Mapping, PROPERTIES, Property};
 pub use stores::{Certificates, Identity, PrivateKey, Side, StoreFile, TlsStores, jks_remedy};
+pub use token::TokenLogin;
 
 /// Whether an option's value is a secret, which a manifest may only refer to.
 pub fn is_secret(option: &str) -> bool {
@@ -40,12 +42,13 @@ pub(super) fn translate(
 ) {
     let settings: BTreeMap<String, (&str, &str)> =
         given.iter().map(|(name, value)| (name[PREFIX.len()..].to_ascii_lowercase(), (name.as_str(), value.as_str()))).collect();
-    let mut out = Translation { settings: &settings, client: BTreeMap::new(), findings };
+    let mut out = Translation { settings: &settings, client: BTreeMap::new(), token: None, findings };
     for (key, (name, value)) in &settings {
         out.setting(role, key, name, value);
     }
     out.security(completeness);
     parsed.tls = out.stores();
+    parsed.token = out.token.take();
     // The Java producer hashes keys with murmur2; the same key must stay in the same partition.
     if role == Role::Sink {
         out.client.entry("partitioner".to_owned()).or_insert_with(|| "murmur2_random".to_owned());
@@ -59,6 +62,7 @@ pub(super) fn translate(
 struct Translation<'a> {
     settings: &'a BTreeMap<String, (&'a str, &'a str)>,
     client: BTreeMap<String, String>,
+    token: Option<TokenLogin>,
     findings: &'a mut Vec<Finding>,
 }
 
@@ -136,7 +140,8 @@ impl<'a> Translation<'a> {
                 }
             }
             "sasl.mechanism" => self.mechanism(key, name, value),
-            // Read together, by `login` and `stores`.
+            "sasl.login.callback.handler.class" | "sasl.oauthbearer.jwt.retriever.class" => self.token_class(key, name, value),
+            // Read together, by `login`, `token_login` and `stores`.
             _ => {}
         }
     }

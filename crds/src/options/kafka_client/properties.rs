@@ -62,7 +62,9 @@ const fn secret(name: &'static str, mapping: Mapping) -> Property {
 use Client::{Both, Consumer, Producer};
 use Mapping::{Harmless, Kibibytes, NoCounterpart, Number, Refused, Renamed, Same, Special, Words};
 
-const OAUTH: &str = "OAUTHBEARER is not available: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (kafka.ssl.keystore.*)";
+const VALIDATION: &str = "the brokers check the token";
+const ASSERTION: &str =
+    "assertions (JWT bearer grant) are not available: use client credentials, kafka.sasl.oauthbearer.client.credentials.*";
 const KERBEROS: &str = "Kerberos is not available: use SCRAM-SHA-512, PLAIN over TLS, or a client certificate (kafka.ssl.keystore.*)";
 const PROVIDERS: &str = "Java security providers do not exist here: remove it";
 const SOCKET: &str = "`socket.` and this name; Java's -1 is the system's default, here 0";
@@ -201,43 +203,71 @@ pub const PROPERTIES: &[Property] = &[
     p("ssl.trustmanager.algorithm", Both, Harmless("OpenSSL is used")),
     p("ssl.secure.random.implementation", Both, Harmless("OpenSSL's generator is used")),
     // SASL.
-    p("sasl.mechanism", Both, Special("the same: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; others are refused")),
-    secret("sasl.jaas.config", Special("`sasl.username` and `sasl.password`, from PlainLoginModule or ScramLoginModule in any package")),
+    p("sasl.mechanism", Both, Special("the same: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; others are refused")),
+    secret(
+        "sasl.jaas.config",
+        Special(
+            "`sasl.username` and `sasl.password`, from PlainLoginModule or ScramLoginModule in any package; from OAuthBearerLoginModule \
+             client credentials",
+        ),
+    ),
     p(
         "sasl.client.callback.handler.class",
         Both,
         NoCounterpart("Java classes cannot be loaded: give user name and password by kafka.sasl.jaas.config"),
     ),
     p("sasl.login.class", Both, NoCounterpart("Java classes cannot be loaded: give user name and password by kafka.sasl.jaas.config")),
-    p("sasl.login.callback.handler.class", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.token.endpoint.url", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.scope.claim.name", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.sub.claim.name", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.clock.skew.seconds", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.expected.audience", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.expected.issuer", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.header.urlencode", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.jwks.endpoint.refresh.ms", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Both, NoCounterpart(OAUTH)),
-    p("sasl.oauthbearer.jwks.endpoint.url", Both, NoCounterpart(OAUTH)),
+    p(
+        "sasl.login.callback.handler.class",
+        Both,
+        Special("Kafka's own OAuthBearerLoginCallbackHandler in any package is built in; others are refused"),
+    ),
+    p("sasl.oauthbearer.token.endpoint.url", Both, Special("where tokens are asked for, by OAuth 2.0's client credentials")),
+    p("sasl.oauthbearer.client.credentials.client.id", Both, Special("the client, before clientId of the login module")),
+    secret("sasl.oauthbearer.client.credentials.client.secret", Special("the client's secret, before clientSecret of the login module")),
+    p("sasl.oauthbearer.scope", Both, Special("the scope, before that of the login module")),
+    p("sasl.oauthbearer.sub.claim.name", Both, Special("the claim with the principal's name, which the brokers do not see")),
+    p("sasl.oauthbearer.scope.claim.name", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.header.urlencode", Both, Special("whether client and secret are encoded as in URLs before they are sent")),
+    p(
+        "sasl.oauthbearer.jwt.retriever.class",
+        Both,
+        Special("Kafka's DefaultJwtRetriever or ClientCredentialsJwtRetriever is built in; others are refused"),
+    ),
+    p("sasl.oauthbearer.jwt.validator.class", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.clock.skew.seconds", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.expected.audience", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.expected.issuer", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.jwks.endpoint.refresh.ms", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.jwks.endpoint.url", Both, Harmless(VALIDATION)),
+    p("sasl.oauthbearer.assertion.algorithm", Both, NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.claim.aud", Both, NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.claim.exp.seconds", Both, NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.claim.iss", Both, NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.claim.jti.include", Both, NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.claim.nbf.seconds", Both, NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.claim.sub", Both, NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.file", Both, NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.private.key.file", Both, NoCounterpart(ASSERTION)),
+    secret("sasl.oauthbearer.assertion.private.key.passphrase", NoCounterpart(ASSERTION)),
+    p("sasl.oauthbearer.assertion.template.file", Both, NoCounterpart(ASSERTION)),
     p("sasl.kerberos.service.name", Both, NoCounterpart(KERBEROS)),
     p("sasl.kerberos.kinit.cmd", Both, NoCounterpart(KERBEROS)),
     p("sasl.kerberos.min.time.before.relogin", Both, NoCounterpart(KERBEROS)),
     p("sasl.kerberos.ticket.renew.jitter", Both, NoCounterpart(KERBEROS)),
     p("sasl.kerberos.ticket.renew.window.factor", Both, NoCounterpart(KERBEROS)),
-    p("sasl.login.connect.timeout.ms", Both, Harmless("there is no login server")),
-    p("sasl.login.read.timeout.ms", Both, Harmless("there is no login server")),
-    p("sasl.login.refresh.buffer.seconds", Both, Harmless("there is no login to refresh")),
-    p("sasl.login.refresh.min.period.seconds", Both, Harmless("there is no login to refresh")),
-    p("sasl.login.refresh.window.factor", Both, Harmless("there is no login to refresh")),
-    p("sasl.login.refresh.window.jitter", Both, Harmless("there is no login to refresh")),
-    p("sasl.login.retry.backoff.ms", Both, Harmless("there is no login server")),
-    p("sasl.login.retry.backoff.max.ms", Both, Harmless("there is no login server")),
+    p("sasl.login.connect.timeout.ms", Both, Harmless("an answer of the token endpoint is waited for 15 s")),
+    p("sasl.login.read.timeout.ms", Both, Harmless("an answer of the token endpoint is waited for 15 s")),
+    p("sasl.login.refresh.buffer.seconds", Both, Harmless("a token is renewed after four fifths of its life")),
+    p("sasl.login.refresh.min.period.seconds", Both, Harmless("a token is renewed after four fifths of its life")),
+    p("sasl.login.refresh.window.factor", Both, Harmless("a token is renewed after four fifths of its life")),
+    p("sasl.login.refresh.window.jitter", Both, Harmless("a token is renewed after four fifths of its life")),
+    p("sasl.login.retry.backoff.ms", Both, Harmless("a renewal that fails is tried again until the token ends")),
+    p("sasl.login.retry.backoff.max.ms", Both, Harmless("a renewal that fails is tried again until the token ends")),
 ];
 
-/// Remedy for OAUTHBEARER.
-pub const OAUTH_REMEDY: &str = OAUTH;
 /// Remedy for Kerberos.
 pub const KERBEROS_REMEDY: &str = KERBEROS;
 /// Remedy for the logins of Amazon's MSK.

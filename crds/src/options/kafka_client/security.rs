@@ -3,12 +3,12 @@
 //! Java fails late or not at all where they do not; here each contradiction is refused with what to write. What may still come from
 //! `optionsFrom` is not missed.
 
-use super::jaas::{self, Login};
-use super::properties::{KERBEROS_REMEDY, MSK_REMEDY, OAUTH_REMEDY};
+use super::jaas::{self, Credentials, Login};
+use super::properties::{KERBEROS_REMEDY, MSK_REMEDY};
 use super::{Completeness, PREFIX, Translation};
 use crate::finding::Finding;
 
-const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+const MECHANISMS: [&str; 4] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"];
 const EXAMPLE: &str = "write for example `org.apache.kafka.common.security.scram.ScramLoginModule required username=\"…\" password=\"…\";`";
 const PROTOCOL: &str = "security.protocol";
 const MECHANISM: &str = "sasl.mechanism";
@@ -17,7 +17,6 @@ const JAAS: &str = "sasl.jaas.config";
 impl Translation<'_> {
     pub(super) fn mechanism(&mut self, key: &str, name: &str, value: &str) {
         match value.trim().to_ascii_uppercase().as_str() {
-            "OAUTHBEARER" => self.refuse(name, key, OAUTH_REMEDY),
             "GSSAPI" => self.refuse(name, key, KERBEROS_REMEDY),
             "AWS_MSK_IAM" => self.refuse(name, key, MSK_REMEDY),
             mechanism if MECHANISMS.contains(&mechanism) => self.put(key, mechanism),
@@ -78,8 +77,13 @@ impl Translation<'_> {
             }
             Some(_) => {}
         }
-        self.put("sasl.username", &login.username);
-        self.put("sasl.password", &login.password);
+        match &login.credentials {
+            Credentials::Password { username, password } => {
+                self.put("sasl.username", username);
+                self.put("sasl.password", password);
+            }
+            Credentials::Client(credentials) => self.token_login(credentials, completeness),
+        }
         if !with_login && (self.given(PROTOCOL).is_some() || completeness == Completeness::Complete) {
             self.findings.push(
                 Finding::error(
@@ -96,7 +100,7 @@ impl Translation<'_> {
         super::PROPERTIES.iter().any(|property| property.name == key)
     }
 
-    fn missing(&mut self, key: &str, message: &str, remedy: &str) {
+    pub(super) fn missing(&mut self, key: &str, message: &str, remedy: &str) {
         self.findings.push(Finding::error("missing-option", format!("{PREFIX}{key}"), message).remedy(remedy));
     }
 }

@@ -1,4 +1,4 @@
-//! Taking many records at once from librdkafka: the only unsafe code of the connector.
+//! Taking many records at once from librdkafka: the only unsafe code of the connector, but for one call in `token`.
 //!
 //! `rdkafka` hands out one record per call, with an allocation and a clock read
 //! each. `BatchDrain` owns a consumer handle with its queue and takes up to a
@@ -10,6 +10,7 @@
 use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::bindings as native;
@@ -28,7 +29,7 @@ pub struct BatchDrain {
     slots: Box<[*mut native::rd_kafka_message_t]>,
     head: usize,
     filled: usize,
-    consumer: BaseConsumer<LastWords>,
+    consumer: Arc<BaseConsumer<LastWords>>,
 }
 
 // SAFETY: librdkafka handles, queues and messages may be used from any thread;
@@ -38,9 +39,9 @@ unsafe impl Send for BatchDrain {}
 
 impl BatchDrain {
     /// Takes over a consumer that has a `group.id`, which is what gives it a consumer queue.
-    pub fn new(consumer: BaseConsumer<LastWords>) -> Result<Self> {
+    pub fn new(consumer: Arc<BaseConsumer<LastWords>>) -> Result<Self> {
         // SAFETY: the client pointer is valid as long as `consumer`, which this
-        // value owns; the reference to the queue is given back in `drop`.
+        // value shares; the reference to the queue is given back in `drop`.
         let queue = unsafe { native::rd_kafka_queue_get_consumer(consumer.client().native_ptr()) };
         let queue = NonNull::new(queue).ok_or_else(|| {
             Error::config("INVALID_OPTION_VALUE", "the Kafka client has no consumer queue: the option kafka.group.id is empty")
@@ -50,7 +51,7 @@ impl BatchDrain {
     }
 
     /// The handle, for assignments and questions.
-    pub fn consumer(&self) -> &BaseConsumer<LastWords> {
+    pub fn consumer(&self) -> &Arc<BaseConsumer<LastWords>> {
         &self.consumer
     }
 

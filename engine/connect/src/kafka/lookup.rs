@@ -111,7 +111,7 @@ impl Patience {
 
 /// One handle for questions.
 pub struct Lookup {
-    consumer: BaseConsumer<LastWords>,
+    consumer: Arc<BaseConsumer<LastWords>>,
     client: ClientSettings,
     topics: TopicSelection,
     patience: Patience,
@@ -136,7 +136,7 @@ impl Lookup {
             .and_then(|text| text.parse().ok())
             .map_or(Duration::from_secs(1), Duration::from_millis);
         Ok(Self {
-            consumer,
+            consumer: Arc::new(consumer),
             client: options.client.clone(),
             topics: options.topics.clone(),
             patience: Patience::of(options),
@@ -295,6 +295,7 @@ impl Lookup {
         let mut made = 0;
         let mut timeout = self.patience.request;
         loop {
+            self.client.authorize(&self.consumer)?;
             let first = timeout.min(FIRST_LOOK);
             let answer = match ask(first) {
                 // A client that is not let in waits as one does whose brokers are away.
@@ -339,9 +340,11 @@ impl Lookup {
                 let there = there.into_keys().filter(|topic| !is_internal(topic)).collect();
                 errors::unknown_topics(&topics, &there, self.client.servers())
             }
-            (Trouble::Client(_), Some(refusal)) => refusal.error(&format!("{action} from"), &self.client),
-            (Trouble::Client(error), None) => {
-                errors::unreachable(&format!("{action} {waited}"), self.client.servers(), &last_words(&self.consumer, &error))
+            (Trouble::Client(error), refusal) => {
+                let explained = refusal.and_then(|refusal| refusal.explain(&format!("{action} from"), &self.client));
+                let unreachable =
+                    || errors::unreachable(&format!("{action} {waited}"), self.client.servers(), &last_words(&self.consumer, &error));
+                explained.unwrap_or_else(unreachable)
             }
         }
     }

@@ -3,8 +3,8 @@
 //! `options` is the door: a map of strings becomes typed values. `plan` and
 //! `offsets` decide and know no broker. `lookup` asks brokers for partitions
 //! and offsets, `pool`, `drain` and `reader` fetch records, `rows` lays them
-//! out in Arrow. `stores` loads certificates, `refusal` says why brokers do not
-//! let the client in. `table` reads from offset to offset once, `sink` produces.
+//! out in Arrow. `stores` loads certificates, `token` gets
+//! and renews tokens, `refusal` says why brokers do not let the client in. `table` reads from offset to offset once, `sink` produces.
 //!
 //! Invariants: offsets live in the checkpoint only, nothing is committed to
 //! Kafka; every wait on a broker is bounded and ends in an error that names
@@ -12,6 +12,7 @@
 
 mod drain;
 mod errors;
+mod listener;
 mod lookup;
 mod offsets;
 mod options;
@@ -30,6 +31,7 @@ mod source;
 mod starting;
 mod stores;
 mod table;
+mod token;
 
 pub use errors::UNREACHABLE;
 pub use offsets::{PartitionOffsets, TopicPartition};

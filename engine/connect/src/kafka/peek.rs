@@ -6,6 +6,7 @@
 //! effort: without an answer in time the age is unknown, never an error.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -16,6 +17,7 @@ use weir_core::Result;
 use super::lookup::{LastWords, cannot_create};
 use super::offsets::{PartitionOffsets, TopicPartition};
 use super::options::KafkaSourceOptions;
+use super::properties::ClientSettings;
 
 /// Longest wait for the records.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -25,7 +27,8 @@ const MOST: usize = 16;
 /// Finds and remembers the times of unread records.
 pub struct OldestUnread {
     config: rdkafka::ClientConfig,
-    consumer: Option<BaseConsumer<LastWords>>,
+    client: ClientSettings,
+    consumer: Option<Arc<BaseConsumer<LastWords>>>,
     known: BTreeMap<TopicPartition, (i64, i64)>,
 }
 
@@ -44,7 +47,7 @@ impl OldestUnread {
         let mut config = options.client.config(&defaults, &forced);
         // Its events are taken only while it looks.
         config.set_log_level(rdkafka::config::RDKafkaLogLevel::Emerg);
-        Self { config, consumer: None, known: BTreeMap::new() }
+        Self { config, client: options.client.clone(), consumer: None, known: BTreeMap::new() }
     }
 
     /// The time in epoch milliseconds of the oldest record at these positions.
@@ -61,8 +64,13 @@ impl OldestUnread {
     fn fetch(&mut self, wanted: &[(&TopicPartition, i64)]) -> Result<()> {
         let consumer = match self.consumer.take() {
             Some(consumer) => consumer,
-            None => self.config.create_with_context(LastWords::default()).map_err(|error| cannot_create(&error))?,
+            None => Arc::new(self.config.create_with_context(LastWords::default()).map_err(|error| cannot_create(&error))?),
         };
+        if let Err(error) = self.client.authorize(&consumer) {
+            tracing::debug!(%error, "the oldest unread record is not looked at");
+            self.consumer = Some(consumer);
+            return Ok(());
+        }
         let mut list = TopicPartitionList::with_capacity(wanted.len());
         let added =
             wanted.iter().try_for_each(|(p, offset)| list.add_partition_offset(&p.topic, p.partition, KafkaOffset::Offset(*offset)));

@@ -202,6 +202,7 @@ impl ConsumerPool {
             None => self.make(tuning),
         };
         let assigned = made.and_then(|mut handle| {
+            self.client.authorize(handle.drain.consumer())?;
             if !handle.stands_at(partition, start) {
                 self.assign(&mut handle, partition, start)?;
             }
@@ -252,7 +253,7 @@ impl ConsumerPool {
             }
         }
         let consumer = config.create_with_context(LastWords::default()).map_err(|error| lookup::cannot_create(&error))?;
-        Ok(Handle { drain: BatchDrain::new(consumer)?, assigned: None, next: 0, reached: 0 })
+        Ok(Handle { drain: BatchDrain::new(Arc::new(consumer))?, assigned: None, next: 0, reached: 0 })
     }
 }
 

@@ -17,11 +17,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the certificate of the first server that answers is refused; `None` if none answers or none is refused.
 pub fn certificate(client: &ClientSettings) -> Option<String> {
-    let servers = client.servers().split(',').filter_map(|server| {
+    servers(client).find_map(|(host, port)| handshake(client, host, port))
+}
+
+/// Hosts and ports of the client's servers.
+pub fn servers(client: &ClientSettings) -> impl Iterator<Item = (&str, u16)> {
+    client.servers().split(',').filter_map(|server| {
         let (host, port) = server.trim().rsplit_once(':')?;
         Some((host.trim_matches(['[', ']']), port.parse::<u16>().ok()?))
-    });
-    servers.map(|(host, port)| handshake(client, host, port)).find_map(|found| found)
+    })
+}
+
+/// A connection that waits a bounded time for everything.
+pub fn connect(host: &str, port: u16) -> Option<TcpStream> {
+    let stream = (host, port).to_socket_addrs().ok()?.find_map(|address| TcpStream::connect_timeout(&address, PATIENCE).ok())?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    Some(stream)
 }
 
 fn handshake(client: &ClientSettings, host: &str, port: u16) -> Option<String> {
@@ -43,9 +55,7 @@ fn handshake(client: &ClientSettings, host: &str, port: u16) -> Option<String> {
     });
     let mut connection = builder.build().configure().ok()?;
     connection.set_verify_hostname(client.get("ssl.endpoint.identification.algorithm") != Some("none"));
-    let stream = (host, port).to_socket_addrs().ok()?.find_map(|address| TcpStream::connect_timeout(&address, PATIENCE).ok())?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let stream = connect(host, port)?;
     // Whether it succeeds does not matter: the callback has seen the certificate.
     let _ = connection.connect(host, stream);
     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);

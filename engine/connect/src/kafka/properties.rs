@@ -6,6 +6,7 @@
 //! setting is called here is a table in `weir-crds`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
@@ -14,6 +15,7 @@ use weir_crds::options::ParsedOptions;
 use weir_crds::options::kafka_client::TlsStores;
 
 use super::stores;
+use super::token::{TakesTokens, Tokens};
 
 /// librdkafka settings of one source or sink, secrets included.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,6 +23,7 @@ pub struct ClientSettings {
     values: BTreeMap<String, String>,
     /// Certificates and keys that are not loaded yet.
     stores: TlsStores,
+    tokens: Option<Arc<Tokens>>,
 }
 
 impl std::fmt::Debug for ClientSettings {
@@ -32,12 +35,13 @@ impl std::fmt::Debug for ClientSettings {
 impl ClientSettings {
     /// Settings by librdkafka's names.
     pub fn new(values: BTreeMap<String, String>) -> Self {
-        Self { values, stores: TlsStores::default() }
+        Self { values, stores: TlsStores::default(), tokens: None }
     }
 
     /// Takes over parsed options; no file is opened yet.
     pub fn from_parsed(parsed: &ParsedOptions) -> Self {
-        Self { values: parsed.kafka_client().clone(), stores: parsed.kafka_stores().clone() }
+        let tokens = parsed.kafka_token().map(|login| Arc::new(Tokens::new(login.clone())));
+        Self { values: parsed.kafka_client().clone(), stores: parsed.kafka_stores().clone(), tokens }
     }
 
     /// The settings with certificates and keys in place of their files. Only the machine that runs the query has those.
@@ -45,6 +49,21 @@ impl ClientSettings {
         let stores = std::mem::take(&mut self.stores);
         self.values.extend(stores::load(&stores)?.into_iter().map(|(name, pem)| (name.to_owned(), pem)));
         Ok(self)
+    }
+
+    /// Sees to it that a client has a good token, where it logs in by one. May ask for one and wait.
+    pub fn authorize<C: TakesTokens + 'static>(&self, client: &Arc<C>) -> Result<()> {
+        self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.authorize(client))
+    }
+
+    /// What a user corrects when the brokers refuse the login.
+    pub fn credentials(&self) -> &'static str {
+        match self.tokens {
+            Some(_) => {
+                "clientId, clientSecret and scope in kafka.sasl.jaas.config (or kafka.sasl.oauthbearer.*), or what the brokers ask of a token"
+            }
+            None => "the user name and password in kafka.sasl.jaas.config, or kafka.sasl.mechanism",
+        }
     }
 
     /// A setting.

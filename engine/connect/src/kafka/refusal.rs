@@ -1,8 +1,8 @@
 //! Why brokers do not let the client in: the login, the certificate, or another protocol than theirs.
 //!
-//! librdkafka goes on trying in silence. A login or a certificate gets no better by waiting, so it ends the wait at once; another
-//! protocol is only guessed from connections that close, as those of a broker that restarts do, so it ends nothing early. Either is an
-//! error of its own, and retryable: a Secret can be corrected and a certificate renewed without an edit of the job, and each start
+//! librdkafka goes on trying in silence. A login or a certificate gets no better by waiting, so it ends the wait at once. Another
+//! protocol is only guessed from connections that close, as those of a broker that restarts do: it ends nothing early, and a listener
+//! is asked what it speaks. Each is an error of its own, and retryable: a Secret can be corrected and a certificate renewed without an edit of the job, and each start
 //! reads both anew. The client's words never hold a password.
 
 use std::sync::{Mutex, PoisonError};
@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use weir_core::Error;
 
+use super::listener;
 use super::probe;
 use super::properties::ClientSettings;
 
@@ -20,9 +21,17 @@ pub enum Refused {
     Login,
     /// The brokers' certificate, or the client's.
     Certificate,
-    /// The listener speaks another protocol.
+    /// There is no login at the listener.
+    NeedlessLogin,
+    /// A connection was closed in its first exchange: the listener speaks another protocol.
     Protocol,
+    /// A connection was closed later, which has many reasons.
+    Closed,
 }
+
+/// What is said where no listener could be asked.
+const ANY_PROTOCOL: &str = "the port speaks another protocol than kafka.security.protocol says: with TLS it is SSL or SASL_SSL, without \
+                            PLAINTEXT or SASL_PLAINTEXT, and with a login one of SASL";
 
 /// A refusal in the client's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +44,7 @@ impl Refusal {
     /// The refusal behind an error event, if it is one.
     pub fn of(code: Option<RDKafkaErrorCode>, words: &str) -> Option<Self> {
         let what = match code? {
+            RDKafkaErrorCode::Authentication if words.contains("not valid in current SASL state") => Refused::NeedlessLogin,
             RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed => Refused::Login,
             RDKafkaErrorCode::SSL => Refused::Certificate,
             RDKafkaErrorCode::BrokerTransportFailure => return Self::of_closed(words),
@@ -49,28 +59,38 @@ impl Refusal {
         let first = ["in state APIVERSION_QUERY", "in state SSL_HANDSHAKE"];
         let what = match words {
             words if words.contains("SSL routines") && words.contains("certificate") => Refused::Certificate,
-            words if words.contains("Disconnected") && first.iter().any(|state| words.contains(state)) => Refused::Protocol,
-            _ => return None,
+            words if !words.contains("Disconnected") => return None,
+            words if first.iter().any(|state| words.contains(state)) => Refused::Protocol,
+            _ => Refused::Closed,
         };
         Some(Self { what, words: words.to_owned() })
     }
 
     /// Whether waiting is of no use.
     pub fn is_final(&self) -> bool {
-        self.what != Refused::Protocol
+        !matches!(self.what, Refused::Protocol | Refused::Closed)
+    }
+
+    /// The error of whoever has waited in vain to do `action`; `None` where a connection was closed by a listener that the settings fit.
+    pub fn explain(&self, action: &str, client: &ClientSettings) -> Option<Error> {
+        if self.is_final() {
+            return Some(self.error(action, client));
+        }
+        match listener::ask(client) {
+            Some(listener) => listener.objection(client).map(|objection| self.mismatch(action, client, &objection)),
+            None if self.what == Refused::Protocol => Some(self.mismatch(action, client, ANY_PROTOCOL)),
+            None => None,
+        }
     }
 
     /// The error of whoever could not do `action`, such as `read t-0 from` the servers. Asks one of them once more where that tells
-    /// more of a certificate.
+    /// more of a certificate or of the protocol.
     pub fn error(&self, action: &str, client: &ClientSettings) -> Error {
         let begin = format!("could not {action} the Kafka servers {}: {}", client.servers(), self.words);
         match self.what {
             Refused::Login => Error::retryable(
                 "KAFKA_AUTHENTICATION_FAILED",
-                format!(
-                    "{begin}; correct the user name and password in kafka.sasl.jaas.config, or kafka.sasl.mechanism; the query is tried \
-                     again with what the Secret holds then"
-                ),
+                format!("{begin}; correct {}; the query is tried again with what the Secret holds then", client.credentials()),
             ),
             Refused::Certificate => {
                 let why = probe::certificate(client).map_or_else(String::new, |why| format!("; {why}"));
@@ -82,14 +102,16 @@ impl Refusal {
                     ),
                 )
             }
-            Refused::Protocol => Error::retryable(
-                "KAFKA_PROTOCOL_MISMATCH",
-                format!(
-                    "{begin}; the port speaks another protocol than kafka.security.protocol says: with TLS it is SSL or SASL_SSL, without \
-                     PLAINTEXT or SASL_PLAINTEXT, and with a login one of SASL; the query is tried again"
-                ),
-            ),
+            Refused::NeedlessLogin | Refused::Protocol | Refused::Closed => {
+                let objection = listener::ask(client).and_then(|listener| listener.objection(client));
+                self.mismatch(action, client, objection.as_deref().unwrap_or(ANY_PROTOCOL))
+            }
         }
+    }
+
+    fn mismatch(&self, action: &str, client: &ClientSettings, objection: &str) -> Error {
+        let begin = format!("could not {action} the Kafka servers {}: {}", client.servers(), self.words);
+        Error::retryable("KAFKA_PROTOCOL_MISMATCH", format!("{begin}; {objection}; the query is tried again"))
     }
 }
 
@@ -111,8 +133,11 @@ impl LastRefusal {
     }
 
     fn set(&self, refusal: Option<Refusal>) {
-        if refusal.is_some() {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+        let Some(new) = refusal else { return };
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Connections are closed after other refusals too.
+        if last.is_none() || new.what != Refused::Closed {
+            *last = Some(new);
         }
     }
 
@@ -141,6 +166,10 @@ mod tests {
         assert_eq!(what(Code::BrokerTransportFailure, hint), Some(Refused::Protocol));
         let late = "error:0A000086:SSL routines::certificate verify failed (after 4ms in state SSL_HANDSHAKE)";
         assert_eq!(what(Code::BrokerTransportFailure, late), Some(Refused::Certificate));
+        let needless =
+            "SASL PLAIN mechanism handshake failed: Broker: Request not valid in current SASL state: broker's supported mechanisms: ";
+        assert_eq!(what(Code::Authentication, needless), Some(Refused::NeedlessLogin));
+        assert_eq!(what(Code::BrokerTransportFailure, "Disconnected (after 3ms in state UP)"), Some(Refused::Closed));
         assert_eq!(what(Code::BrokerTransportFailure, "Connect to ipv4#127.0.0.1:1 failed: Connection refused"), None);
         assert_eq!(what(Code::AllBrokersDown, "1/1 brokers are down"), None);
         assert_eq!(Refusal::of(None, hint), None);

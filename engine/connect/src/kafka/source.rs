@@ -205,7 +205,7 @@ fn description(topics: &TopicSelection) -> String {
     format!("KafkaV2[{inner}]")
 }
 
-async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => Err(Error::retryable("INTERNAL_ERROR", "a question to the Kafka brokers was interrupted").with_source(error)),

@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, StringArray};
 use weir_connect::{ReadLimits, Source};
 use weir_core::{Error, ErrorClass};
 use weir_testkit::certificates::Authority;
-use weir_testkit::kafka::{Broker, CONNECTION_STRING, CONNECTION_USER, SCRAM_PASSWORD, SCRAM_USER, Secured, numbered_messages};
+use weir_testkit::kafka::{Broker, CONNECTION_STRING, CONNECTION_USER, Issuer, SCRAM_PASSWORD, SCRAM_USER, Secured, numbered_messages};
 
 use super::driver::{Checkpoint, read};
 use super::scene::EPOCH_MS;
@@ -134,6 +134,72 @@ async fn who_has_the_password_and_trusts_the_certificate_is_let_in() {
     assert_eq!(Broker::shared().read_all(&topic).unwrap().len(), 24);
 }
 
+/// What gets in by a token of an endpoint.
+fn token_options(topic: &str, endpoint: &str, secret: &str) -> Options {
+    let module = "kafkashaded.org.apache.kafka.common.security.oauthbearer";
+    let jaas = format!("{module}.OAuthBearerLoginModule required clientId=\"job\" clientSecret=\"{secret}\" scope=\"kafka\";");
+    with(
+        &scram_options(topic),
+        &[
+            ("kafka.bootstrap.servers", &Broker::shared().secured().token()),
+            ("kafka.sasl.mechanism", "OAUTHBEARER"),
+            ("kafka.sasl.oauthbearer.token.endpoint.url", endpoint),
+            ("kafka.sasl.login.callback.handler.class", &format!("{module}.secured.OAuthBearerLoginCallbackHandler")),
+            ("kafka.sasl.jaas.config", &jaas),
+        ],
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_token_lets_all_clients_in() {
+    let (topic, issuer) = (topic(), Issuer::start("job", "Z2VoZWlt", "kafka", (3600, 3600)).unwrap());
+    let good = token_options(&topic, &issuer.url(), "Z2VoZWlt");
+    assert_eq!((records(&good).await, issuer.issued()), (20, 1));
+    let remedy = "check kafka.sasl.oauthbearer.token.endpoint.url";
+    let wrong = token_options(&topic, &issuer.url(), "wrong-Z2VoZWlt");
+    refused(&wrong, "KAFKA_AUTHENTICATION_FAILED", &[&issuer.url(), "401", "invalid_client: no such client", remedy]).await;
+    let away = token_options(&topic, "http://127.0.0.1:1/token", "Z2VoZWlt");
+    refused(&away, "KAFKA_AUTHENTICATION_FAILED", &["http://127.0.0.1:1/token", "refused", remedy]).await;
+    let mut client = good;
+    client.retain(|name, _| name.starts_with("kafka."));
+    let rows = sink::rows(vec![("value", Arc::new(StringArray::from(vec!["a"])) as ArrayRef)]);
+    for guarantee in ["at-least-once", "exactly-once"] {
+        let sink_options = with(&client, &[("topic", &topic), ("deliveryGuarantee", guarantee)]);
+        let given: Vec<(&str, &str)> = sink_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        sink::write(&sink::options(&given, &Broker::shared().secured().token()).unwrap(), rows.clone()).await.unwrap();
+    }
+    assert_eq!(Broker::shared().read_all(&topic).unwrap().len(), 22);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_renewed_while_a_query_runs_and_its_end_is_told_when_it_cannot_be() {
+    // Brokers close a connection whose token has ended: the first ends while the last is in force.
+    let (topic, issuer) = (topic(), Issuer::start("job", "Z2VoZWlt", "kafka", (5, 2)).unwrap());
+    let mut source = Checkpoint::new().open(&token_options(&topic, &issuer.url(), "Z2VoZWlt")).unwrap();
+    let mut start = source.initial_offset().await.unwrap().unwrap();
+    let (mut produced, mut rows) = (20, 0);
+    let begun = Instant::now();
+    let error = loop {
+        if begun.elapsed() > Duration::from_secs(7) && issuer.issued() > 2 {
+            issuer.close_account();
+        }
+        let planned = match source.plan(Some(&start), ReadLimits::Apply, EPOCH_MS).await {
+            Ok(planned) => planned.end.unwrap(),
+            Err(error) => break error,
+        };
+        match read(&mut source, &start, &planned).await {
+            Ok(read) => rows += read.len(),
+            Err(error) => break error,
+        }
+        start = planned;
+        assert_eq!(rows as u64, produced);
+        Broker::shared().produce(&topic, numbered_messages(produced..produced + 2, 2)).unwrap();
+        produced += 2;
+    };
+    assert!(begun.elapsed() > Duration::from_secs(7), "{error}");
+    says(&error, "KAFKA_AUTHENTICATION_FAILED", &[&issuer.url(), "invalid_client: no such client"]);
+}
+
 #[tokio::test]
 async fn a_login_that_is_refused_is_said_at_once() {
     let secured = Broker::shared().secured();
@@ -174,17 +240,35 @@ async fn a_certificate_that_is_refused_is_explained() {
     refused(&other_authority, "KAFKA_TLS_FAILED", &words).await;
 }
 
-#[tokio::test]
+/// Each protocol at each listener of another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_protocol_than_the_listeners_is_named() {
     let (broker, secured) = (Broker::shared(), Broker::shared().secured());
+    let (open, scram, tls) = (broker.bootstrap_servers(), secured.scram(), secured.tls());
+    let without_login = |protocol: &str, servers: &str| {
+        let mut options = with(&tls_options("t"), &[("kafka.bootstrap.servers", servers), ("kafka.security.protocol", protocol)]);
+        options.retain(|name, _| !name.starts_with("kafka.sasl") && (protocol == "SSL" || !name.starts_with("kafka.ssl")));
+        options
+    };
+    let (with_scram, with_tls) = (scram_options("t"), tls_options("t"));
+    let scram_listener = "SASL_PLAINTEXT, with a login by SCRAM-SHA-256 or SCRAM-SHA-512";
+    let tls_listener = "SASL_SSL, with a login by PLAIN";
+    let cases = [
+        (without_login("PLAINTEXT", &scram), scram_listener),
+        (without_login("PLAINTEXT", &tls), tls_listener),
+        (without_login("SSL", &open), "PLAINTEXT"),
+        (without_login("SSL", &tls), tls_listener),
+        (with(&with_scram, &[("kafka.bootstrap.servers", &open)]), "PLAINTEXT"),
+        (with(&with_scram, &[("kafka.bootstrap.servers", &tls)]), tls_listener),
+        (with(&with_tls, &[("kafka.bootstrap.servers", &open)]), "PLAINTEXT"),
+        (with(&with_tls, &[("kafka.bootstrap.servers", &scram)]), scram_listener),
+    ];
     // Closed connections alone end nothing early: one round of asking.
-    let once = ("fetchOffset.numRetries", "1");
-    let without_tls = with(&scram_options("t"), &[("kafka.bootstrap.servers", &secured.tls()), once]);
-    let with_tls = with(&tls_options("t"), &[("kafka.bootstrap.servers", &broker.bootstrap_servers()), once]);
-    tokio::join!(
-        refused(&without_tls, "KAFKA_PROTOCOL_MISMATCH", &["kafka.security.protocol", "SASL_SSL"]),
-        refused(&with_tls, "KAFKA_PROTOCOL_MISMATCH", &["kafka.security.protocol", "PLAINTEXT"]),
-    );
+    let once = [("fetchOffset.numRetries", "1"), ("kafka.request.timeout.ms", "3000")];
+    let told = cases.map(|(options, speaks)| async move {
+        refused(&with(&options, &once), "KAFKA_PROTOCOL_MISMATCH", &[&format!("the port speaks {speaks}, and"), "set it to"]).await;
+    });
+    futures::future::join_all(told).await;
 }
 
 #[tokio::test]

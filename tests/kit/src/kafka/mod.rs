@@ -6,6 +6,7 @@
 
 mod admin;
 mod config;
+mod issuer;
 mod messages;
 mod secured;
 
@@ -19,6 +20,7 @@ use rdkafka::ClientConfig;
 use tempfile::TempDir;
 
 pub use config::BrokerOptions;
+pub use issuer::Issuer;
 pub use messages::{Message, ReceivedMessage, Transaction, numbered_messages};
 pub use secured::{CONNECTION_STRING, CONNECTION_USER, SCRAM_PASSWORD, SCRAM_USER, Secured};
 

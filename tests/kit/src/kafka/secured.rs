@@ -1,8 +1,8 @@
 //! Listeners for clients that must prove who they are, beside the open one of the same broker.
 //!
 //! One speaks SASL_PLAINTEXT with SCRAM, one SASL_SSL with PLAIN and the user `$ConnectionString`, as the Kafka endpoint of an Event Hubs
-//! namespace does. Its certificate is for 127.0.0.1 only, so `localhost` is another host. A client's certificate is asked for, not
-//! required; a strange one is refused.
+//! namespace does, one SASL_PLAINTEXT with OAUTHBEARER, which takes any token that is in date. The certificate is for 127.0.0.1 only, so
+//! `localhost` is another host. A client's certificate is asked for, not required; a strange one is refused.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,13 +26,19 @@ pub const CONNECTION_STRING: &str =
 pub struct Secured {
     scram_port: u16,
     tls_port: u16,
+    token_port: u16,
     /// Who signed the broker's certificate.
     pub authority: Authority,
 }
 
 impl Secured {
     pub(super) fn new() -> Result<Secured> {
-        Ok(Secured { scram_port: ports::reserve()?, tls_port: ports::reserve()?, authority: Authority::new("Weir test authority")? })
+        Ok(Secured {
+            scram_port: ports::reserve()?,
+            tls_port: ports::reserve()?,
+            token_port: ports::reserve()?,
+            authority: Authority::new("Weir test authority")?,
+        })
     }
 
     /// `bootstrap.servers` with SASL_PLAINTEXT and SCRAM.
@@ -45,7 +51,12 @@ impl Secured {
         format!("127.0.0.1:{}", self.tls_port)
     }
 
-    /// The same listener under a name that its certificate is not for.
+    /// `bootstrap.servers` with SASL_PLAINTEXT and OAUTHBEARER.
+    pub fn token(&self) -> String {
+        format!("127.0.0.1:{}", self.token_port)
+    }
+
+    /// The listener with TLS under a name that its certificate is not for.
     pub fn tls_by_another_name(&self) -> String {
         format!("localhost:{}", self.tls_port)
     }
@@ -57,15 +68,25 @@ impl Secured {
         std::fs::write(&keys, format!("{}{}", issued.key, issued.certificate)).context("writing the broker's certificate")?;
         std::fs::write(&trusted, self.authority.pem()?).context("writing the authority's certificate")?;
         let (open, scram, tls) = (format!("PLAINTEXT://127.0.0.1:{open_port}"), self.scram(), self.tls());
-        let advertised = format!("{open},SCRAM://{scram},TLS://{tls}");
+        let advertised = format!("{open},SCRAM://{scram},TLS://{tls},TOKEN://{}", self.token());
         let module = "org.apache.kafka.common.security";
         let plain = format!("{module}.plain.PlainLoginModule required user_{CONNECTION_USER}=\"{CONNECTION_STRING}\";");
         let mut entries = vec![
             ("listeners", format!("{advertised},CONTROLLER://127.0.0.1:{controller_port}")),
             ("advertised.listeners", advertised),
-            ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SCRAM:SASL_PLAINTEXT,TLS:SASL_SSL".to_owned()),
+            (
+                "listener.security.protocol.map",
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SCRAM:SASL_PLAINTEXT,TLS:SASL_SSL,TOKEN:SASL_PLAINTEXT".to_owned(),
+            ),
             ("listener.name.scram.sasl.enabled.mechanisms", "SCRAM-SHA-256,SCRAM-SHA-512".to_owned()),
             ("listener.name.tls.sasl.enabled.mechanisms", "PLAIN".to_owned()),
+            ("listener.name.token.sasl.enabled.mechanisms", "OAUTHBEARER".to_owned()),
+            // A connection ends with the token by which it logged in, unless it logs in anew.
+            ("listener.name.token.connections.max.reauth.ms", "3600000".to_owned()),
+            (
+                "listener.name.token.oauthbearer.sasl.jaas.config",
+                format!("{module}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";"),
+            ),
             ("listener.name.tls.plain.sasl.jaas.config", plain),
             ("listener.name.tls.ssl.keystore.type", "PEM".to_owned()),
             ("listener.name.tls.ssl.keystore.location", keys.display().to_string()),

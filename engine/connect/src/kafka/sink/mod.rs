@@ -27,13 +27,14 @@ use weir_core::{Error, Result};
 use weir_crds::options::ParsedOptions;
 
 use self::columns::{RecordColumns, TopicOption};
-use self::deliveries::Deliveries;
+pub(super) use self::deliveries::Deliveries;
 use self::keeper::Keeper;
 use self::session::Session;
 use self::transactions::{Transactions, transactional_id};
 use self::writer::{Shared, Writer};
 use super::lookup::cannot_create;
 use super::properties::ClientSettings;
+use super::source::on_blocking_thread;
 use crate::open::SinkContext;
 use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Standing, Steps, Written};
 
@@ -220,8 +221,12 @@ impl Sink for KafkaSink {
     }
 
     async fn writer(&self, _batch: &BatchId, _lane: usize) -> Result<Box<dyn SinkWriter>> {
-        if let Some(transactions) = &self.shared.transactions {
-            transactions.run(Transactions::make_ready).await?;
+        match &self.shared.transactions {
+            Some(transactions) => transactions.run(Transactions::make_ready).await?,
+            None => {
+                let Shared { client, producer, .. } = self.shared.clone();
+                on_blocking_thread(move || client.authorize(&producer)).await?;
+            }
         }
         Ok(Box::new(Writer::new(self.shared.clone())))
     }

@@ -54,6 +54,8 @@ impl Session {
         let mut config = self.client.config(&[], &[("enable.auto.commit", "false"), ("isolation.level", "read_committed")]);
         config.set("group.id", &self.id);
         let consumer: BaseConsumer<LastWords> = config.create_with_context(LastWords::default()).map_err(|e| cannot_create(&e))?;
+        let consumer = Arc::new(consumer);
+        self.client.authorize(&consumer)?;
         let asked = || {
             let mut wanted = TopicPartitionList::new();
             wanted.add_partition(&self.topic, PARTITION);
@@ -108,6 +110,7 @@ impl Session {
     }
 
     fn step<T>(&self, patience: Duration, doing: &str, mut call: impl FnMut() -> KafkaResult<T>) -> Result<T> {
+        self.client.authorize(&self.producer)?;
         let begun = Instant::now();
         let mut wait = Wait::begin(&self.silence, begun);
         loop {
@@ -144,8 +147,9 @@ impl Session {
     }
 
     fn failed(&self, doing: &str, error: &KafkaError) -> Error {
-        if let Some(refusal) = self.refusal().filter(|_| trouble::may_pass(error)) {
-            return refusal.error(&format!("{doing} at"), &self.client);
+        let refusal = self.refusal().filter(|_| trouble::may_pass(error));
+        if let Some(explained) = refusal.and_then(|refusal| refusal.explain(&format!("{doing} at"), &self.client)) {
+            return explained;
         }
         let timeout = self.client.get("transaction.timeout.ms").unwrap_or(super::TRANSACTION_TIMEOUT_MS);
         let place = trouble::Place { servers: self.client.servers(), id: &self.id, topic: &self.topic, timeout_ms: timeout };

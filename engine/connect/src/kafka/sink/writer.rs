@@ -118,8 +118,8 @@ impl Writer {
             ),
             _ => {
                 let context = self.shared.producer.context();
-                if let Some(refusal) = context.refusal().get() {
-                    return refusal.error("write to", &self.shared.client);
+                if let Some(explained) = context.refusal().get().and_then(|refusal| refusal.explain("write to", &self.shared.client)) {
+                    return explained;
                 }
                 let last = context.last_words();
                 Error::retryable(
