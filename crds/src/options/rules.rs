@@ -202,13 +202,19 @@ fn check_assigned_offsets(options: &ParsedOptions, findings: &mut Vec<Finding>) 
 /// A transaction carries its batch's record beside one topic, and holds only what an idempotent producer sends (KIP-98).
 fn check_kafka_sink(options: &ParsedOptions, completeness: Completeness, findings: &mut Vec<Finding>) {
     if options.str("deliveryGuarantee") != "exactly-once" {
+        if completeness == Completeness::Complete && options.is_given("markerTopic") {
+            findings.push(Finding::warning("ignored-option", "markerTopic", "has no effect unless deliveryGuarantee is exactly-once"));
+        }
         return;
     }
-    if completeness == Completeness::Complete && !options.is_given("topic") {
-        findings.push(
-            Finding::error("required-option", "topic", "exactly-once delivery needs the option 'topic'; a column topic is not enough")
-                .remedy("name the topic of all rows: the record of the last batch is kept with it"),
-        );
+    if options.is_given("topic") && options.is_given("markerTopic") {
+        let remedy = "remove markerTopic: the record of the last batch is kept with topic; or remove topic, if rows name theirs";
+        findings.push(Finding::error("conflicting-options", "markerTopic", "only one of topic, markerTopic can be set").remedy(remedy));
+    }
+    if completeness == Completeness::Complete && !options.is_given("topic") && !options.is_given("markerTopic") {
+        let message = "exactly-once delivery needs the option 'topic', or 'markerTopic' where rows name their topics";
+        let remedy = "name the topic of all rows, or any existing topic: the record of the last batch is kept beside it";
+        findings.push(Finding::error("required-option", "topic", message).remedy(remedy));
     }
     let contradicts: [(&str, fn(&str) -> bool, &str); 4] = [
         ("acks", |value| !matches!(value, "all" | "-1"), "all"),

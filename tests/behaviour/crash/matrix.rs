@@ -39,7 +39,7 @@ fn crash_kafka_into_delta() {
 
 #[test]
 fn crash_kafka_into_kafka() {
-    crash("crash-kafka-kafka", Feed::kafka("crash-kafka-kafka"), Target::kafka("crash-kafka-kafka"), SAMPLED);
+    crash("crash-kafka-kafka", Feed::kafka("crash-kafka-kafka"), Target::kafka("crash-kafka-kafka", 1), SAMPLED);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn crash_files_into_delta() {
 
 #[test]
 fn crash_files_into_kafka() {
-    crash("crash-files-kafka", Feed::Files, Target::kafka("crash-files-kafka"), SAMPLED);
+    crash("crash-files-kafka", Feed::Files, Target::kafka("crash-files-kafka", 2), SAMPLED);
 }
 
 #[test]

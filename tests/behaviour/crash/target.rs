@@ -11,13 +11,19 @@ use crate::support::Place;
 pub enum Target {
     Delta,
     Files,
-    Kafka { broker: &'static Broker, topic: String },
+    /// One topic, or several that the rows name.
+    Kafka {
+        broker: &'static Broker,
+        topics: Vec<String>,
+    },
 }
 
 impl Target {
-    pub fn kafka(name: &str) -> Self {
+    /// So many topics.
+    pub fn kafka(name: &str, topics: usize) -> Self {
         let broker = Broker::shared();
-        Self::Kafka { broker, topic: broker.new_topic(&format!("{name}-out"), PARTITIONS, &[]).unwrap() }
+        let new_topic = |_| broker.new_topic(&format!("{name}-out"), PARTITIONS, &[]).unwrap();
+        Self::Kafka { broker, topics: (0..topics).map(new_topic).collect() }
     }
 
     /// The sink of the manifest.
@@ -25,18 +31,23 @@ impl Target {
         match self {
             Self::Delta => "{format: delta, options: {path: table}, partitionBy: [p]}".to_owned(),
             Self::Files => "{format: json, options: {path: table}}".to_owned(),
-            Self::Kafka { broker, topic } => format!(
-                "{{format: kafka, options: {{kafka.bootstrap.servers: \"{}\", topic: {topic}, deliveryGuarantee: exactly-once}}}}",
-                broker.bootstrap_servers()
+            Self::Kafka { broker, topics } => format!(
+                "{{format: kafka, options: {{kafka.bootstrap.servers: \"{}\", {}: {}, deliveryGuarantee: exactly-once}}}}",
+                broker.bootstrap_servers(),
+                if topics.len() == 1 { "topic" } else { "markerTopic" },
+                topics[0]
             ),
         }
     }
 
     /// What is selected of the columns n and p.
-    pub fn columns(&self) -> &'static str {
+    pub fn columns(&self) -> String {
         match self {
-            Self::Delta | Self::Files => "n, p",
-            Self::Kafka { .. } => "CAST(n AS STRING) AS value",
+            Self::Delta | Self::Files => "n, p".to_owned(),
+            Self::Kafka { topics, .. } if topics.len() == 1 => "CAST(n AS STRING) AS value".to_owned(),
+            Self::Kafka { topics, .. } => {
+                format!("CAST(n AS STRING) AS value, CASE WHEN n % 2 = 0 THEN '{}' ELSE '{}' END AS topic", topics[0], topics[1])
+            }
         }
     }
 
@@ -58,9 +69,9 @@ impl Target {
         let table = match self {
             Self::Delta => Input::at("delta", place.at("table")),
             Self::Files => Input { schema: Some("n BIGINT, p STRING".to_owned()), ..Input::at("json", place.at("table")) },
-            Self::Kafka { broker, topic } => {
-                let records = broker.read_all(topic).unwrap();
-                let mut numbers: Vec<u64> = records.iter().map(|record| record.text().parse().unwrap()).collect();
+            Self::Kafka { broker, topics } => {
+                let records = topics.iter().flat_map(|topic| broker.read_all(topic).unwrap());
+                let mut numbers: Vec<u64> = records.map(|record| record.text().parse().unwrap()).collect();
                 numbers.sort_unstable();
                 let wrong = numbers.iter().zip(0..).find(|(found, wanted)| **found != *wanted);
                 assert_eq!((numbers.len() as u64, wrong), (count, None), "rows are missing or there twice");

@@ -116,6 +116,14 @@ pub const KAFKA_ROWS: &[OptionRow] = &[
     )
     .write()
     .default("at-least-once"),
+    OptionRow::new(
+        "markerTopic",
+        Kind::NonEmpty,
+        "Exactly once where rows name their topics: an existing topic beside which the record of the last batch is kept; nothing is \
+         written to it.",
+        "Weir",
+    )
+    .write(),
     OptionRow::new("checkpointLocation", Kind::Path, "Refused in options.", "org.apache.spark.sql.streaming.DataStreamWriter")
         .write()
         .refused("belongs to the query: write it as the query's field checkpointLocation"),

@@ -111,6 +111,51 @@ async fn each_batch_is_seen_once_and_as_a_whole() {
 }
 
 #[tokio::test]
+async fn rows_may_name_their_topics_and_the_record_is_kept_beside_another() {
+    let query = Query::new("named");
+    let other = query.scene.topic("p");
+    query.scene.broker.create_topic(&other, 1, &[]).unwrap();
+    let marker_topic = query.scene.topic("m");
+    query.scene.broker.create_topic(&marker_topic, 1, &[]).unwrap();
+    let servers = query.scene.broker.bootstrap_servers();
+    let given = options(&[("markerTopic", &marker_topic), ("deliveryGuarantee", "exactly-once")], &servers).unwrap();
+    let rows = |values: &[(&str, &str)]| {
+        let column = |part: fn(&(&str, &str)) -> String| Arc::new(StringArray::from_iter_values(values.iter().map(part))) as ArrayRef;
+        rows(vec![("topic", column(|row| row.0.to_owned())), ("value", column(|row| row.1.to_owned()))])
+    };
+    let (first, second) = (query.topic.as_str(), other.as_str());
+    let open = async |standing: Standing| {
+        let sink = KafkaSink::open(&given, rows(&[]).schema(), &query.place.context).await.unwrap();
+        let recorded = sink.recorded_batch(query.id).await.unwrap();
+        sink.resume(standing).await.unwrap();
+        (sink, recorded)
+    };
+    let send = async |sink: &KafkaSink, batch: u64, values: &[(&str, &str)]| {
+        let mut writer = sink.writer(&query.batch(batch), 0).await.unwrap();
+        writer.write(rows(values)).await.unwrap();
+        writer.finish().await.unwrap();
+    };
+    let seen =
+        || [first, second].map(|topic| query.scene.broker.read_all(topic).unwrap().iter().map(|record| record.text()).collect::<String>());
+    let (sink, _) = open(FRESH).await;
+    send(&sink, 0, &[(first, "a"), (second, "b")]).await;
+    assert_eq!(seen().concat(), "");
+    sink.commit(&query.batch(0), Vec::new()).await.unwrap();
+    assert_eq!(seen(), ["a", "b"]);
+    // A run dies with its rows in both topics; the next sends them again.
+    send(&sink, 1, &[(first, "lost"), (second, "lost")]).await;
+    drop(sink);
+    let (sink, recorded) = open(Standing { committed: Some(0), in_doubt: Some(1), is_new: false }).await;
+    send(&sink, 1, &[(second, "c")]).await;
+    sink.commit(&query.batch(1), Vec::new()).await.unwrap();
+    assert_eq!((recorded, seen()), (Some(0), ["a".to_owned(), "bc".to_owned()]));
+    let group = format!("weir-{}", query.id);
+    let found = query.scene.broker.committed(&group, &marker_topic, 0).unwrap();
+    assert_eq!(found, Some((2, r#"{"epoch":1,"batch":1}"#.to_owned())));
+    assert_eq!(query.scene.broker.end_offsets(&marker_topic).unwrap(), [0]);
+}
+
+#[tokio::test]
 async fn a_displaced_producer_changes_nothing_and_knows_its_successor() {
     let query = Query::new("displaced");
     let (old, _) = query.resumed(FRESH).await;
@@ -226,7 +271,8 @@ async fn the_record_is_renewed_while_nothing_is_written() {
 #[tokio::test]
 async fn what_transactions_cannot_do_is_refused_at_the_door() {
     for (given, words) in [
-        (vec![("deliveryGuarantee", "exactly-once")], "needs the option 'topic'"),
+        (vec![("deliveryGuarantee", "exactly-once")], "needs the option 'topic', or 'markerTopic'"),
+        (vec![("topic", "o"), ("markerTopic", "m"), ("deliveryGuarantee", "exactly-once")], "only one of topic, markerTopic"),
         (vec![("topic", "o"), ("deliveryGuarantee", "exactly-once"), ("kafka.acks", "1")], "kafka.acks"),
         (vec![("topic", "o"), ("deliveryGuarantee", "exactly-once"), ("kafka.enable.idempotence", "false")], "kafka.enable.idempotence"),
         (vec![("topic", "o"), ("deliveryGuarantee", "exactly-once"), ("kafka.retries", "0")], "kafka.retries"),

@@ -1,14 +1,20 @@
 //! Brokers that are down or go away, topics that are created anew.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow::array::{ArrayRef, StringArray};
 use serde_json::json;
-use weir_connect::{ReadLimits, Source};
+use weir_connect::kafka::{KafkaSink, KafkaSinkOptions};
+use weir_connect::{BatchId, ReadLimits, Sink, Source, Standing};
 use weir_core::ErrorClass;
+use weir_testkit::eventually;
 use weir_testkit::kafka::{Broker, Message, numbered_messages};
+use weir_testkit::wait::GENEROUS;
 
 use super::driver::{Checkpoint, read};
 use super::scene::{EPOCH_MS, Scene};
+use super::sink::{self, SinkPlace};
 
 #[tokio::test]
 async fn a_broker_that_is_down_is_named_and_tried_again() {
@@ -43,6 +49,8 @@ async fn a_broker_that_goes_away_while_reading_fails_the_batch_which_is_read_lat
     let mut source = checkpoint.open(&options).unwrap();
     let start = source.initial_offset().await.unwrap().unwrap();
     let end = source.plan(Some(&start), ReadLimits::Apply, EPOCH_MS).await.unwrap().end.unwrap();
+    // A sink with nothing to do beside it, which gives up on brokers much sooner than it would.
+    let kept = idle_sink(&broker).await;
     broker.kill().unwrap();
     let begun = Instant::now();
     let error = read(&mut source, &start, &end).await.unwrap_err();
@@ -57,6 +65,33 @@ async fn a_broker_that_goes_away_while_reading_fails_the_batch_which_is_read_lat
     let error = source.plan(Some(&end), ReadLimits::Apply, EPOCH_MS).await.unwrap_err();
     assert_eq!(error.class(), ErrorClass::Retryable, "{error}");
     broker.thaw().unwrap();
+    eventually("the record to be lost", GENEROUS, || broker.delete_group(&kept.group).ok()).unwrap();
+    let record = || broker.committed(&kept.group, &kept.topic, 0).unwrap();
+    let wanted = (1, r#"{"epoch":1,"batch":0}"#.to_owned());
+    eventually("a renewal after those that failed", GENEROUS, || record().filter(|found| *found == wanted)).unwrap();
+}
+
+struct IdleSink {
+    group: String,
+    topic: String,
+    _sink: KafkaSink,
+    _place: SinkPlace,
+}
+
+/// A sink that delivers exactly once, has written one batch and renews its record all the time.
+async fn idle_sink(broker: &Broker) -> IdleSink {
+    let topic = broker.new_topic("idle", 1, &[]).unwrap();
+    let given = [("topic", topic.as_str()), ("deliveryGuarantee", "exactly-once")];
+    let options = sink::options(&given, &broker.bootstrap_servers()).unwrap();
+    let options = KafkaSinkOptions { renew_after: Duration::from_millis(50), patience: Duration::from_secs(1), ..options };
+    let query_id = uuid::Uuid::new_v4();
+    let place = sink::place(query_id);
+    let schema = sink::rows(vec![("value", Arc::new(StringArray::from(vec!["a"])) as ArrayRef)]).schema();
+    let sink = KafkaSink::open(&options, schema, &place.context).await.unwrap();
+    sink.recorded_batch(query_id).await.unwrap();
+    sink.resume(Standing { committed: None, in_doubt: None, is_new: true }).await.unwrap();
+    sink.commit(&BatchId { query_id, batch: 0, epoch: 1 }, Vec::new()).await.unwrap();
+    IdleSink { group: format!("weir-{query_id}"), topic, _sink: sink, _place: place }
 }
 
 #[tokio::test]

@@ -1,13 +1,15 @@
 //! The thread that keeps a marker alive while nothing is written.
 //!
 //! Brokers forget the offsets of a group in which nothing happens
-//! (`offsets.retention.minutes`). The thread ends with its sink.
+//! (`offsets.retention.minutes`). A renewal that fails is tried again, unless another
+//! producer has taken over. The thread ends with its sink.
 
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::transactions::Transactions;
+use super::trouble;
 
 /// Renews a marker until it is dropped.
 pub struct Keeper {
@@ -42,9 +44,8 @@ fn renew(kept: &Weak<Transactions>, age: Duration) -> bool {
             true
         }
         Err(error) => {
-            // The next batch meets the same trouble and tells it.
             tracing::warn!(%error, "the record of the last batch could not be renewed");
-            false
+            error.condition() != trouble::FENCED
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a transaction leaves behind of itself: the batch that it carried.
 //!
 //! A marker is the offset that the group `weir-<query id>` has committed for
-//! partition 0 of the sink's topic, written by the same transaction as the
+//! partition 0 of the sink's topic (`markerTopic` where rows name theirs), written by the same transaction as the
 //! records (KIP-447's `sendOffsetsToTransaction`). Its metadata name the epoch,
 //! the newest whole batch and, where a batch took effect in several
 //! transactions, how far it has come; its number, one above the batch, is for

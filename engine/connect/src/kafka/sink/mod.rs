@@ -17,7 +17,7 @@ mod trouble;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
@@ -48,6 +48,8 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(1);
 pub struct KafkaSinkOptions {
     /// `topic`: the topic of all rows.
     pub topic: Option<String>,
+    /// `markerTopic`: the topic beside which the record of the last batch is kept, where rows name theirs.
+    pub marker_topic: Option<String>,
     /// `deliveryGuarantee`.
     pub delivery: Delivery,
     /// How old the record of the last batch may grow while nothing is written; brokers forget it after
@@ -55,6 +57,8 @@ pub struct KafkaSinkOptions {
     pub renew_after: Duration,
     /// How long a transaction may be open before its batch takes effect in part: a third of `transaction.timeout.ms`.
     pub step_after: Duration,
+    /// How long the brokers may take for one step of a transaction.
+    pub patience: Duration,
     /// The client's settings.
     pub client: ClientSettings,
 }
@@ -62,14 +66,17 @@ pub struct KafkaSinkOptions {
 impl KafkaSinkOptions {
     /// Takes over parsed options.
     pub fn from_parsed(parsed: &ParsedOptions) -> Result<Self> {
+        let topic = |name: &str| parsed.opt_str(name).map(|topic| topic.trim().to_owned());
         let exactly_once = parsed.str("deliveryGuarantee") == "exactly-once";
         let client = ClientSettings::from_parsed(parsed);
         let lives = client.get("transaction.timeout.ms").unwrap_or(TRANSACTION_TIMEOUT_MS).trim().parse().unwrap_or(900_000);
         Ok(Self {
-            topic: parsed.opt_str("topic").map(|topic| topic.trim().to_owned()),
+            topic: topic("topic"),
+            marker_topic: topic("markerTopic"),
             delivery: if exactly_once { Delivery::Fenced } else { Delivery::AtLeastOnce },
             renew_after: Duration::from_secs(3600),
             step_after: Duration::from_millis(lives) / 3,
+            patience: Duration::from_secs(60),
             client,
         })
     }
@@ -126,21 +133,14 @@ impl Drop for KafkaSink {
 }
 
 async fn begin_session(options: &KafkaSinkOptions, shared: &Shared, context: &SinkContext) -> Result<Arc<Transactions>> {
-    let topic = shared.topic.clone().ok_or_else(|| {
+    let topic = options.topic.as_deref().or(options.marker_topic.as_deref()).ok_or_else(|| {
         Error::config(
             "KAFKA_EXACTLY_ONCE_NEEDS_TOPIC",
-            "exactly once needs the option topic: the record of the last batch is kept with one topic",
+            "exactly once needs the option topic, or markerTopic where rows name their topics: the record of the last batch is kept \
+             beside it",
         )
     })?;
-    let session = Session {
-        producer: Arc::clone(&shared.producer),
-        client: options.client.clone(),
-        id: transactional_id(context.query_id),
-        topic,
-        silence: Arc::clone(&shared.silence),
-        group: OnceLock::new(),
-        asked: Mutex::default(),
-    };
+    let session = Session::new(shared, transactional_id(context.query_id), topic, options.patience);
     let transactions = Arc::new(Transactions::new(session, context.fence.clone(), options.step_after));
     transactions.run(Transactions::begin_session).await?;
     // A process that slept before it displaced its successor must not go on (protocol.md 3.5).

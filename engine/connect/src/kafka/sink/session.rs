@@ -16,6 +16,7 @@ use weir_core::{Error, Result, failpoint};
 use super::deliveries::Deliveries;
 use super::marker::{Marker, PARTITION};
 use super::trouble;
+use super::writer::Shared;
 use crate::kafka::lookup::{LastWords, cannot_create};
 use crate::kafka::properties::ClientSettings;
 use crate::kafka::refusal::Refusal;
@@ -25,28 +26,43 @@ use crate::kafka::silence::{SUSPICION, Silence, Wait};
 const SLICE: Duration = Duration::from_millis(500);
 /// How long one question to the brokers may take.
 const QUESTION: Duration = Duration::from_secs(5);
-/// How long the coordinator may take for one step.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a topic may take to be made by the brokers.
 const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One producer's dealings with the transaction coordinator.
 pub struct Session {
-    pub producer: Arc<ThreadedProducer<Deliveries>>,
-    pub client: ClientSettings,
+    producer: Arc<ThreadedProducer<Deliveries>>,
+    client: Arc<ClientSettings>,
     /// The transactional id, which is the name of the marker's group too.
     pub id: String,
+    /// The topic beside which the marker is kept.
     pub topic: Arc<str>,
-    pub silence: Arc<Silence>,
-    pub group: OnceLock<ConsumerGroupMetadata>,
+    silence: Arc<Silence>,
+    /// How long the coordinator may take for one step.
+    patience: Duration,
+    group: OnceLock<ConsumerGroupMetadata>,
     /// Since when a call into the client has not come back: some take longer than they are told to.
-    pub asked: Mutex<Option<Instant>>,
+    asked: Mutex<Option<Instant>>,
 }
 
 impl Session {
+    /// The dealings of a sink's producer; no broker is asked yet.
+    pub fn new(sink: &Shared, id: String, topic: &str, patience: Duration) -> Self {
+        Self {
+            producer: Arc::clone(&sink.producer),
+            client: Arc::clone(&sink.client),
+            id,
+            topic: Arc::from(topic),
+            silence: Arc::clone(&sink.silence),
+            patience,
+            group: OnceLock::new(),
+            asked: Mutex::default(),
+        }
+    }
+
     /// Makes the producer the only one of its id: transactions of others are ended, and whoever goes on with them is refused.
     pub fn displace_others(&self) -> Result<()> {
-        self.step(PATIENCE, "begin a session of its producer", || self.producer.init_transactions(SLICE))
+        self.step(self.patience, "begin a session of its producer", || self.producer.init_transactions(SLICE))
     }
 
     /// The marker that the brokers keep.
@@ -63,7 +79,7 @@ impl Session {
             found.find_partition(&self.topic, PARTITION).map_or(Ok(()), |element| element.error())?;
             Ok(found)
         };
-        let found = self.step(PATIENCE, "read the last batch's record", asked)?;
+        let found = self.step(self.patience, "read the last batch's record", asked)?;
         if let Some(group) = consumer.group_metadata() {
             let _ = self.group.set(group);
         }
@@ -85,15 +101,20 @@ impl Session {
         })?;
         failpoint::hit("sink.marker.before")?;
         let record = || self.producer.send_offsets_to_transaction(marker, group, SLICE);
-        self.step(PATIENCE, "record the batch in its transaction", record)?;
+        self.step(self.patience, "record the batch in its transaction", record)?;
         failpoint::hit("sink.commit.before")?;
-        self.step(PATIENCE, "commit a transaction", || self.producer.commit_transaction(SLICE))?;
+        self.commit()?;
         failpoint::hit("sink.commit.after")
+    }
+
+    /// Commits what was sent, or goes on with a commit that was not answered.
+    pub fn commit(&self) -> Result<()> {
+        self.step(self.patience, "commit a transaction", || self.producer.commit_transaction(SLICE))
     }
 
     /// Ends the open transaction without effect.
     pub fn abort(&self, patience: Option<Duration>) -> Result<()> {
-        self.step(patience.unwrap_or(PATIENCE), "abort a transaction", || self.producer.abort_transaction(SLICE))
+        self.step(patience.unwrap_or(self.patience), "abort a transaction", || self.producer.abort_transaction(SLICE))
     }
 
     /// Waits until the topic is there: brokers that make topics themselves do it when a producer asks for one.

@@ -44,6 +44,8 @@ pub struct Transactions {
 struct State {
     /// Since when a transaction is open.
     open_since: Option<Instant>,
+    /// Whether that is a renewal which failed: it holds no records.
+    is_renewing: bool,
     /// The newest marker that is known to be committed.
     marker: Option<Marker>,
     /// When it was written by this process.
@@ -193,10 +195,20 @@ impl Transactions {
     pub fn renew(&self, age: Duration) -> Result<bool> {
         let mut state = self.state();
         let is_due = state.written.is_none_or(|written| written.elapsed() >= age);
-        let Some(marker) = state.marker.clone().filter(|_| is_due && state.open_since.is_none()) else { return Ok(false) };
+        let is_free = state.open_since.is_none() || state.is_renewing;
+        let Some(marker) = state.marker.clone().filter(|_| is_due && is_free) else { return Ok(false) };
         self.open(&mut state)?;
+        state.is_renewing = true;
         self.write(&mut state, marker)?;
         Ok(true)
+    }
+
+    /// Ends a renewal that failed. Its commit may have been begun, and may even have taken effect, so it is gone on with: a renewal says
+    /// nothing new. Only what cannot be committed is aborted.
+    fn end_renewal(&self, state: &mut State) -> Result<()> {
+        self.session.commit().or_else(|_| self.session.abort(None))?;
+        (state.open_since, state.is_renewing) = (None, false);
+        Ok(())
     }
 
     /// Ends an open transaction without effect, unless a call is under way; the next session ends it otherwise.
@@ -206,6 +218,9 @@ impl Transactions {
     }
 
     fn open(&self, state: &mut State) -> Result<()> {
+        if state.is_renewing {
+            self.end_renewal(state)?;
+        }
         if state.open_since.is_none() {
             self.session.begin()?;
             state.open_since = Some(Instant::now());
@@ -218,7 +233,7 @@ impl Transactions {
         let offsets =
             offsets.ok_or_else(|| Error::config("KAFKA_MARKER_TOO_LARGE", "the record of a batch is larger than brokers take"))?;
         self.session.commit_with(&offsets)?;
-        state.open_since = None;
+        (state.open_since, state.is_renewing) = (None, false);
         state.marker = Some(marker);
         state.written = Some(Instant::now());
         Ok(())

@@ -7,6 +7,9 @@
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use weir_core::Error;
 
+/// The condition of a producer that has lost its place.
+pub const FENCED: &str = "KAFKA_PRODUCER_FENCED";
+
 /// Where it went wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
@@ -14,7 +17,7 @@ pub struct Place<'a> {
     pub servers: &'a str,
     /// The transactional id, which is the group's name too.
     pub id: &'a str,
-    /// The sink's topic.
+    /// The topic with the marker.
     pub topic: &'a str,
     /// `transaction.timeout.ms`.
     pub timeout_ms: &'a str,
@@ -59,7 +62,7 @@ pub fn failed(place: &Place<'_>, doing: &str, error: &KafkaError, last_words: &s
     let what = format!("the Kafka servers {servers} did not {doing} (transactional.id {id}): {said}{last_words}");
     match code {
         Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch => Error::retryable(
-            "KAFKA_PRODUCER_FENCED",
+            FENCED,
             format!(
                 "{what}; another producer has taken the transactional id, or the batch was open for longer than \
                  transaction.timeout.ms ({timeout_ms} ms); make batches smaller (maxOffsetsPerTrigger, maxFilesPerTrigger) or raise \
@@ -73,16 +76,17 @@ pub fn failed(place: &Place<'_>, doing: &str, error: &KafkaError, last_words: &s
             "KAFKA_NOT_AUTHORIZED",
             format!(
                 "{what}; exactly once needs these rights of the user: Write and Describe on the transactional id {id}, Read and Describe \
-                 on the group {id}, Write and Describe on the topic {topic}, and IdempotentWrite on the cluster for brokers before 2.8"
+                 on the group {id}, Read and Describe on the topic {topic}, Write on the topics of the rows, and IdempotentWrite on the cluster for brokers before 2.8"
             ),
         ),
         Code::InvalidTransactionTimeout => Error::config(
             "INVALID_OPTION_VALUE",
             format!("{what}; set kafka.transaction.timeout.ms ({timeout_ms}) to the brokers' transaction.max.timeout.ms at most"),
         ),
-        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => {
-            Error::retryable(super::super::errors::UNKNOWN_TOPICS, format!("{what}; create the topic {topic} or correct the option topic"))
-        }
+        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => Error::retryable(
+            super::super::errors::UNKNOWN_TOPICS,
+            format!("{what}; create the topic {topic} or correct the option topic or markerTopic"),
+        ),
         _ => Error::retryable(
             "KAFKA_TRANSACTION_FAILED",
             format!("{what}; check the servers, the network and the security settings; the query is tried again"),
