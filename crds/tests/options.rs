@@ -203,7 +203,7 @@ fn every_setting_of_sparks_kafka_client_is_in_the_table() {
     assert!(missing.is_empty(), "neither translated nor refused: {missing:?}");
 }
 
-/// Options of Spark 4.2's readers and writers, as its classes have them.
+/// Options of Spark 4.2's readers and writers, as its classes have them, and of Delta 4.4's `DeltaOptions`.
 #[test]
 fn every_option_of_spark_is_known_or_refused_with_a_reason() {
     for line in include_str!("spark_options.txt").lines() {

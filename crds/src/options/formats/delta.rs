@@ -10,6 +10,8 @@ const CHANGE_FEED: &str =
     "reads the change data feed, which Weir does not yet: remove it, and use skipChangeCommits to pass updates and deletes by";
 const SCHEMA_LOG: &str = "tracks renamed and dropped columns, which Weir does not: remove it; added columns are followed without it";
 
+const REPLACES: &str = "replaces rows of the table by a batch, which a stream cannot do: remove it; upsertKeys merges by key";
+
 const IDENTIFIERS: &str = "is set by Weir to the query's id and the batch, which is what makes a batch take effect once: remove it";
 
 /// Options of `delta`.
@@ -73,8 +75,11 @@ pub const DELTA_ROWS: &[OptionRow] = &[
     OptionRow::new("withEventTimeOrder", Kind::Bool, "Order of the first snapshot by event time.", OPTIONS)
         .stream()
         .ignored("the order within the first snapshot matters to stateful queries only, which Weir does not have yet"),
-    OptionRow::new("readChangeFeed", Kind::Bool, "Refused.", OPTIONS).alias(&["readChangeData"]).stream().refused(CHANGE_FEED),
+    OptionRow::new("readChangeFeed", Kind::Bool, "Refused.", OPTIONS).alias(&["readChangeData"]).read().refused(CHANGE_FEED),
+    OptionRow::new("endingVersion", Kind::Text, "Refused.", OPTIONS).read().refused(CHANGE_FEED),
+    OptionRow::new("endingTimestamp", Kind::Text, "Refused.", OPTIONS).read().refused(CHANGE_FEED),
     OptionRow::new("schemaTrackingLocation", Kind::Path, "Refused.", OPTIONS).alias(&["schemaLocation"]).stream().refused(SCHEMA_LOG),
+    OptionRow::new("streamingSourceTrackingId", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),
     OptionRow::new("allowSourceColumnDrop", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),
     OptionRow::new("allowSourceColumnRename", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),
     OptionRow::new("allowSourceColumnTypeChange", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),
@@ -104,9 +109,27 @@ pub const DELTA_ROWS: &[OptionRow] = &[
     OptionRow::new("replaceWhere", Kind::Text, "Refused for streams.", OPTIONS)
         .write()
         .refused("overwrites by a predicate, which a stream cannot do: remove it"),
+    OptionRow::new("replaceOn", Kind::Text, "Refused for streams.", OPTIONS).write().refused(REPLACES),
+    OptionRow::new("replaceUsing", Kind::Text, "Refused for streams.", OPTIONS).write().refused(REPLACES),
+    OptionRow::new("targetAlias", Kind::Text, "Refused for streams.", OPTIONS).write().refused(REPLACES),
     OptionRow::new("partitionOverwriteMode", Kind::Text, "Refused for streams.", OPTIONS)
         .write()
         .refused("overwrites partitions, which a stream cannot do: remove it"),
+    OptionRow::new("dataChange", Kind::Bool, "Refused for streams.", OPTIONS)
+        .write()
+        .refused("would say that a commit only rearranges rows, which a stream's never does: readers of the table would miss them; remove it"),
+    OptionRow::new("optimizeWrite", Kind::Bool, "Fewer and larger files by a shuffle before the write.", OPTIONS)
+        .write()
+        .ignored("there is no shuffle before the write; larger batches make larger files, and OPTIMIZE merges small ones"),
+    OptionRow::new("writePartitionColumns", Kind::Bool, "Refused.", OPTIONS)
+        .write()
+        .refused("writes the partition columns into the files too, which Weir does not: remove it"),
+    OptionRow::new("parquet.writer.version", Kind::Text, "Version of the Parquet pages.", OPTIONS)
+        .write()
+        .ignored("files have version 1 pages, as Spark's by default"),
+    OptionRow::new("queryName", Kind::Text, "Refused in options.", "org.apache.spark.sql.streaming.DataStreamWriter")
+        .write()
+        .refused("belongs to the query: write it as the query's field name"),
     OptionRow::new("checkpointLocation", Kind::Path, "Refused in options.", "org.apache.spark.sql.streaming.DataStreamWriter")
         .write()
         .refused("belongs to the query: write it as the query's field checkpointLocation"),
