@@ -8,9 +8,12 @@ use arrow::array::{ArrayRef, StringArray};
 use weir_connect::{ReadLimits, Source};
 use weir_core::{Error, ErrorClass};
 use weir_testkit::certificates::Authority;
-use weir_testkit::kafka::{Broker, CONNECTION_STRING, CONNECTION_USER, Issuer, SCRAM_PASSWORD, SCRAM_USER, Secured, numbered_messages};
+use weir_testkit::kafka::{
+    Broker, CHANGING_PASSWORD, CHANGING_USER, CONNECTION_STRING, CONNECTION_USER, Issuer, SCRAM_PASSWORD, SCRAM_USER, Secured,
+    numbered_messages,
+};
 
-use super::driver::{Checkpoint, read};
+use super::driver::{Batch, Checkpoint, read};
 use super::scene::EPOCH_MS;
 use super::sink;
 
@@ -226,6 +229,41 @@ async fn a_login_that_is_refused_is_said_at_once() {
         says(&error, condition, &[&format!("could not {doing} the Kafka servers"), correct]);
     }
     assert!(begun.elapsed() < SOON, "the sink waited for the delivery timeout");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_changed_while_a_query_runs_is_told_and_costs_no_record() {
+    let topic = topic();
+    let module = "org.apache.kafka.common.security.scram.ScramLoginModule";
+    let known_by = |password: &str| with(&scram_options(&topic), &[("kafka.sasl.jaas.config", &jaas(module, CHANGING_USER, password))]);
+    let mut checkpoint = Checkpoint::new();
+    let mut source = checkpoint.open(&known_by(CHANGING_PASSWORD)).unwrap();
+    let mut seen: Vec<String> = Vec::new();
+    let values = |batch: &Batch| batch.rows.iter().map(|row| row["value"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    seen.extend(values(&checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await.unwrap().unwrap()));
+    assert_eq!(seen.len(), 20);
+    Broker::shared().set_scram_password(CHANGING_USER, "new-Z2VoZWlt").unwrap();
+    // Connections go on until the broker asks for the login again.
+    let (begun, mut produced) = (Instant::now(), 20);
+    let error = loop {
+        assert!(begun.elapsed() < SOON, "the old password is still good");
+        Broker::shared().produce(&topic, numbered_messages(produced..produced + 2, 2)).unwrap();
+        produced += 2;
+        match checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await {
+            Ok(Ok(batch)) => seen.extend(values(&batch)),
+            Ok(Err(_)) => {}
+            Err(error) => break error,
+        }
+    };
+    says(&error, "KAFKA_AUTHENTICATION_FAILED", &["correct the user name and password", "what the Secret holds then"]);
+    drop(source);
+    let mut source = checkpoint.open(&known_by("new-Z2VoZWlt")).unwrap();
+    while let Ok(batch) = checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await.unwrap() {
+        seen.extend(values(&batch));
+    }
+    let mut wanted: Vec<String> = (0..produced).map(|n| format!("{{\"n\":{n}}}")).collect();
+    (wanted.sort(), seen.sort());
+    assert_eq!(seen, wanted);
 }
 
 #[tokio::test]

@@ -22,13 +22,15 @@ use tempfile::TempDir;
 pub use config::BrokerOptions;
 pub use issuer::Issuer;
 pub use messages::{Message, ReceivedMessage, Transaction, numbered_messages};
-pub use secured::{CONNECTION_STRING, CONNECTION_USER, SCRAM_PASSWORD, SCRAM_USER, Secured};
+pub use secured::{CHANGING_PASSWORD, CHANGING_USER, CONNECTION_STRING, CONNECTION_USER, SCRAM_PASSWORD, SCRAM_USER, Secured};
 
 use crate::process::{self, Guarded};
 use crate::wait::GENEROUS;
 use crate::{ports, scratch, setup};
 
 const LOG_CONFIGURATION: &str = include_str!("../../resources/kafka-log4j2.properties");
+/// What `kafka-configs.sh` runs.
+const CONFIGS: &str = "kafka.admin.ConfigCommand";
 const STARTED: &str = "Kafka Server started";
 
 /// A broker of this test, or of the whole test binary.
@@ -168,6 +170,13 @@ impl Broker {
             bail!("{class} ended with {}:\n{}{}", finished.status, finished.stdout, finished.stderr);
         }
         Ok(finished.stdout)
+    }
+
+    /// Gives a user of the listener with SCRAM another password.
+    pub fn set_scram_password(&self, user: &str, password: &str) -> Result<()> {
+        let config = format!("SCRAM-SHA-512=[password={password}]");
+        let arguments = ["--alter", "--add-config", &config, "--entity-type", "users", "--entity-name", user];
+        self.tool(CONFIGS, &arguments).map(drop)
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Guarded>> {

@@ -16,6 +16,10 @@ use crate::ports;
 pub const SCRAM_USER: &str = "alice";
 /// The password of that user.
 pub const SCRAM_PASSWORD: &str = "alices-Z2VoZWlt";
+/// Another user of that listener, whose password one test may change.
+pub const CHANGING_USER: &str = "bob";
+/// The password of that user at first.
+pub const CHANGING_PASSWORD: &str = "bobs-Z2VoZWlt";
 /// The user of the listener with TLS.
 pub const CONNECTION_USER: &str = "$ConnectionString";
 /// The password of that user.
@@ -79,6 +83,8 @@ impl Secured {
                 "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SCRAM:SASL_PLAINTEXT,TLS:SASL_SSL,TOKEN:SASL_PLAINTEXT".to_owned(),
             ),
             ("listener.name.scram.sasl.enabled.mechanisms", "SCRAM-SHA-256,SCRAM-SHA-512".to_owned()),
+            // So soon clients must log in anew.
+            ("listener.name.scram.connections.max.reauth.ms", "4000".to_owned()),
             ("listener.name.tls.sasl.enabled.mechanisms", "PLAIN".to_owned()),
             ("listener.name.token.sasl.enabled.mechanisms", "OAUTHBEARER".to_owned()),
             // A connection ends with the token by which it logged in, unless it logs in anew.
@@ -100,11 +106,14 @@ impl Secured {
         Ok(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// What the storage tool takes, so that the user is there when the broker starts.
+    /// What the storage tool takes, so that the users are there when the broker starts.
     pub(super) fn format_arguments() -> Vec<String> {
-        ["SCRAM-SHA-256", "SCRAM-SHA-512"]
-            .iter()
-            .flat_map(|mechanism| ["--add-scram".to_owned(), format!("{mechanism}=[name={SCRAM_USER},password={SCRAM_PASSWORD}]")])
-            .collect()
+        let users = [
+            ("SCRAM-SHA-256", SCRAM_USER, SCRAM_PASSWORD),
+            ("SCRAM-SHA-512", SCRAM_USER, SCRAM_PASSWORD),
+            ("SCRAM-SHA-512", CHANGING_USER, CHANGING_PASSWORD),
+        ];
+        let argument = |(mechanism, user, password): (&str, &str, &str)| format!("{mechanism}=[name={user},password={password}]");
+        users.into_iter().flat_map(|user| ["--add-scram".to_owned(), argument(user)]).collect()
     }
 }
