@@ -33,7 +33,7 @@ fn condition(id: &str) -> &'static str {
     }
 }
 
-fn case(id: &str) -> Value {
+pub fn case(id: &str) -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/golden/kafka-cases.jsonl");
     let path = std::env::var("WEIR_GOLDEN").map_or_else(|_| path.to_owned(), |folder| format!("{folder}/kafka-cases.jsonl"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));

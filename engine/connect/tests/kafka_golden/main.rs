@@ -11,4 +11,5 @@ mod reading;
 mod scene;
 mod security;
 mod sink;
+mod sink_golden;
 mod spark;

@@ -1,12 +1,17 @@
-//! Reading: slices, projections, large and strange records, re-reads, new partitions, backlog, throughput.
+//! Reading: slices, projections, large and strange records, re-reads, new partitions, compaction, leaders that move, backlog, throughput.
 
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, AsArray};
+use rdkafka::ClientConfig;
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::{Value, json};
 use weir_connect::{ReadLimits, Scan, Source};
 use weir_core::Offset;
+use weir_testkit::eventually;
 use weir_testkit::kafka::{Message, numbered_messages};
+use weir_testkit::wait::GENEROUS;
 
 use super::driver::{Checkpoint, read, read_batches};
 use super::scene::{EPOCH_MS, Scene};
@@ -207,4 +212,68 @@ async fn many_records_are_read_in_slices() {
         begun.elapsed(),
         rows as f64 / begun.elapsed().as_secs_f64()
     );
+}
+
+#[tokio::test]
+async fn ranges_of_a_compacted_topic_that_hold_nothing_end_too() {
+    let scene = Scene::new("compacted");
+    let topic = scene.topic("t");
+    let config = [("cleanup.policy", "compact"), ("segment.ms", "1000"), ("min.cleanable.dirty.ratio", "0.001")];
+    scene.broker.create_topic(&topic, 1, &config).unwrap();
+    let at =
+        |n: i64, seconds: i64| Message::of(format!("v{n}")).key(format!("k{}", n % 2)).partition(0).timestamp(EPOCH_MS + seconds * 1000);
+    scene.broker.produce(&topic, (0..40).map(|n| at(n, 0))).unwrap();
+    // Later records begin a new segment; only what lies before it is compacted.
+    scene.broker.produce(&topic, (40..44).map(|n| at(n, 60))).unwrap();
+    let left = || scene.broker.read_all(&topic).unwrap();
+    eventually("the topic to be compacted", GENEROUS, || (left().len() <= 8).then_some(())).unwrap();
+    let wanted: Vec<(i64, String)> = left().iter().map(|record| (record.offset, record.text())).collect();
+    for limits in [json!({}), json!({"minPartitions": "11"}), json!({"maxRecordsPerPartition": "3"})] {
+        let mut options = json!({"subscribe": "t", "startingOffsets": "earliest"});
+        options.as_object_mut().unwrap().extend(limits.as_object().unwrap().clone());
+        let mut checkpoint = Checkpoint::new();
+        let mut source = checkpoint.open(&scene.options(&options)).unwrap();
+        let batch = checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await.unwrap().unwrap();
+        assert_eq!(scene.shorten(batch.end.as_ref().unwrap().json()), r#"{"t":{"0":44}}"#);
+        let row = |row: &Value| (row["offset"].as_i64().unwrap(), row["value"].as_str().unwrap().to_owned());
+        assert_eq!(batch.rows.iter().map(row).collect::<Vec<_>>(), wanted, "{limits}");
+    }
+}
+
+/// Brokers inside the client library, of which three can be had without a cluster: leaders move between batches and within one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaders_that_move_lose_and_repeat_nothing() {
+    let cluster = MockCluster::new(3).unwrap();
+    cluster.create_topic("t", 2, 3).unwrap();
+    let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", cluster.bootstrap_servers()).create().unwrap();
+    let produce = |numbers: std::ops::Range<i32>| {
+        for n in numbers {
+            let payload = n.to_string();
+            producer.send(BaseRecord::<(), str>::to("t").partition(n % 2).payload(&payload)).unwrap();
+        }
+        producer.flush(GENEROUS).unwrap();
+    };
+    let lead = |broker: i32| (0..2).for_each(|partition| cluster.partition_leader("t", partition, Some(broker)).unwrap());
+    let given = [("subscribe", "t"), ("startingOffsets", "earliest"), ("kafka.bootstrap.servers", &cluster.bootstrap_servers())];
+    let options = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let mut source = Checkpoint::new().open(&options).unwrap();
+    let mut start = source.initial_offset().await.unwrap().unwrap();
+    let mut seen = Vec::new();
+    for round in 0..4 {
+        lead(round % 3 + 1);
+        produce(round * 400..round * 400 + 400);
+        lead((round + 1) % 3 + 1);
+        let end = source.plan(Some(&start), ReadLimits::Apply, EPOCH_MS).await.unwrap().end.unwrap();
+        for mut reader in source.partitions(Some(&start), &end, &Scan { columns: vec![1], max_rows: 50, max_bytes: 1 << 20 }).await.unwrap()
+        {
+            while let Some(slice) = reader.next().await.unwrap() {
+                lead((round + seen.len() as i32) % 3 + 1);
+                let values = slice.column(0).as_binary::<i32>();
+                seen.extend(values.iter().map(|value| std::str::from_utf8(value.unwrap()).unwrap().parse::<i32>().unwrap()));
+            }
+        }
+        start = end;
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..1600).collect::<Vec<_>>());
 }
