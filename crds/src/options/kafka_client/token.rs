@@ -80,6 +80,10 @@ impl Translation<'_> {
             }
             return None;
         };
+        if endpoint.starts_with("http://") {
+            let message = "the token endpoint is asked without TLS: whoever sees the traffic has the client's secret";
+            self.findings.push(Finding::warning("option-value", self.written(ENDPOINT), message).remedy("use its https:// URL"));
+        }
         if endpoint.starts_with("https://") || endpoint.starts_with("http://") {
             return Some(endpoint.to_owned());
         }
