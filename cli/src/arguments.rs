@@ -265,6 +265,10 @@ pub struct SqlArguments {
     /// schema declares the columns of files, as in lines=json:/data/in?schema=id BIGINT, at TIMESTAMP.
     #[arg(long = "table", value_name = "NAME=FORMAT:PATH", value_parser = table)]
     pub tables: Vec<(String, String)>,
+    /// Where the tables of a catalog are, as in a manifest's catalogs: catalog.schema.name and schema.name are Delta tables there.
+    /// The first one is the default.
+    #[arg(long = "catalog", value_name = "NAME=WAREHOUSE", value_parser = key_value)]
+    pub catalogs: Vec<(String, String)>,
     /// A Spark setting.
     #[arg(long = "conf", value_name = "K=V", value_parser = key_value)]
     pub conf: Vec<(String, String)>,

@@ -34,9 +34,20 @@ pub fn location<'a>(catalogs: &[CatalogSpec], text: &'a str) -> Result<Cow<'a, s
     Ok(Cow::Owned(format!("{}/{below}", volumes.trim_end_matches('/'))))
 }
 
-/// Where `catalog.schema.table`, `schema.table` or `table` is, below the warehouse.
-pub fn table_location(catalogs: &[CatalogSpec], table: &str) -> Result<String, CatalogError> {
+/// The one to three parts of a table's name; none where it is no name, such as a path. Each part becomes a folder's name.
+pub fn table_parts(table: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = table.split('.').map(|part| part.trim_matches('`')).collect();
+    let is_plain = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    (parts.len() <= 3 && parts.iter().all(is_plain)).then_some(parts)
+}
+
+/// Where `catalog.schema.table`, `schema.table` or `table` is, below the warehouse. Case does not matter in names of tables, as
+/// in Spark's session catalog, so folders are in lower case.
+pub fn table_location(catalogs: &[CatalogSpec], table: &str) -> Result<String, CatalogError> {
+    let parts = table_parts(table).ok_or_else(|| {
+        let message = format!("'{table}' is not a table name; write catalog.schema.table");
+        CatalogError::new("INVALID_TABLE_NAME", message)
+    })?;
     let first = || {
         let message = "a table by name needs a catalog; add catalogs: [{name, warehouse}] to the spec";
         catalogs.first().ok_or_else(|| CatalogError::new("CATALOG_NOT_FOUND", message))
@@ -44,17 +55,14 @@ pub fn table_location(catalogs: &[CatalogSpec], table: &str) -> Result<String, C
     let (catalog, schema, name) = match parts[..] {
         [name] => (first()?, "default", name),
         [schema, name] => (first()?, schema, name),
-        [catalog, schema, name] => (named(catalogs, catalog)?, schema, name),
-        _ => {
-            let message = format!("'{table}' is not a table name; write catalog.schema.table");
-            return Err(CatalogError::new("INVALID_TABLE_NAME", message));
-        }
+        [catalog, schema, name, ..] => (named(catalogs, catalog)?, schema, name),
+        [] => (first()?, "default", table),
     };
-    Ok(format!("{}/{schema}/{name}", catalog.warehouse.trim_end_matches('/')))
+    Ok(format!("{}/{}/{}", catalog.warehouse.trim_end_matches('/'), schema.to_lowercase(), name.to_lowercase()))
 }
 
 fn named<'a>(catalogs: &'a [CatalogSpec], name: &str) -> Result<&'a CatalogSpec, CatalogError> {
-    catalogs.iter().find(|catalog| catalog.name == name).ok_or_else(|| {
+    catalogs.iter().find(|catalog| catalog.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
         let known: Vec<&str> = catalogs.iter().map(|catalog| catalog.name.as_str()).collect();
         CatalogError::new("CATALOG_NOT_FOUND", format!("there is no catalog {name}; the catalogs are [{}]", known.join(", ")))
     })
@@ -86,10 +94,12 @@ mod tests {
     #[test]
     fn tables_are_below_a_warehouse() {
         let catalogs = catalogs();
-        for (table, expected) in [("t", "s3://w/default/t"), ("s.t", "s3://w/s/t"), ("disk.s.`t`", "/w/s/t")] {
+        for (table, expected) in [("t", "s3://w/default/t"), ("s.t", "s3://w/s/t"), ("DISK.S.`T`", "/w/s/t")] {
             assert_eq!(table_location(&catalogs, table).unwrap(), expected);
         }
-        assert_eq!(table_location(&catalogs, "a.b.c.d").unwrap_err().condition, "INVALID_TABLE_NAME");
+        for wrong in ["a.b.c.d", "", "main..t", "main.s.`../../t`", "delta.`/x`"] {
+            assert_eq!(table_location(&catalogs, wrong).unwrap_err().condition, "INVALID_TABLE_NAME", "{wrong}");
+        }
         assert_eq!(table_location(&[], "t").unwrap_err().condition, "CATALOG_NOT_FOUND");
     }
 }

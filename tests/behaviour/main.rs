@@ -27,4 +27,5 @@ mod memory;
 mod ownership;
 mod refusals;
 mod soak;
+mod tables_by_name;
 mod transactions;

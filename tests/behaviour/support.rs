@@ -105,11 +105,14 @@ impl Place {
 
     /// Rows of a query over tables in the folder.
     pub fn sql(&self, query: &str, tables: &[(&str, &str)]) -> Vec<Value> {
+        let tables: Vec<String> = tables.iter().map(|(name, location)| format!("--table={name}={location}")).collect();
+        self.sql_with(query, &tables.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Rows of a query with arguments.
+    pub fn sql_with(&self, query: &str, arguments: &[&str]) -> Vec<Value> {
         let mut command = weir();
-        command.current_dir(self.path()).args(["sql", query, "--output", "json"]);
-        for (name, location) in tables {
-            command.args(["--table", &format!("{name}={location}")]);
-        }
+        command.current_dir(self.path()).args(["sql", query, "--output", "json"]).args(arguments);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();

@@ -14,9 +14,11 @@ use arrow::util::display::FormatOptions;
 use arrow::util::pretty::pretty_format_batches_with_options;
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, ErrorClass, Result};
+use weir_crds::catalog;
 use weir_crds::conf::SessionConf;
 use weir_crds::options::{Format, Role};
-use weir_sql::SqlConf;
+use weir_crds::resource::CatalogSpec;
+use weir_sql::{QueryText, SqlConf};
 
 use crate::arguments::{SqlArguments, SqlOutput};
 use crate::commands::task::runtime;
@@ -51,8 +53,9 @@ async fn query(arguments: &SqlArguments, conf: &SqlConf) -> Result<(SchemaRef, V
     let by_path = weir_sql::tables_by_path(&arguments.query, |word| Format::find(word, Role::Table).is_ok())?;
     let by_path = by_path.iter().map(|(format, path)| (format!("{format}.{path}"), TableArgument::at(format, path, BTreeMap::new())));
     let by_name = arguments.tables.iter().map(|(name, location)| (name.clone(), TableArgument::parse(name, location)));
+    let in_catalogs = in_catalogs(&arguments.catalogs, &arguments.query)?;
     let mut tables = Vec::new();
-    for (name, table) in by_name.chain(by_path) {
+    for (name, table) in by_name.chain(by_path).chain(in_catalogs) {
         let table = table?;
         let provider = weir_connect::tables::open_table(&table.format, &table.options, table.schema, &storage)
             .await
@@ -60,6 +63,24 @@ async fn query(arguments: &SqlArguments, conf: &SqlConf) -> Result<(SchemaRef, V
         tables.push((name, provider));
     }
     weir_sql::run_batch_sql(conf, tables, &arguments.query).await
+}
+
+/// The tables that a query names by their catalog or schema.
+fn in_catalogs(given: &[(String, String)], query: &str) -> Result<Vec<(String, Result<TableArgument>)>> {
+    if given.is_empty() {
+        return Ok(Vec::new());
+    }
+    let of = |(name, warehouse): &(String, String)| CatalogSpec { name: name.clone(), warehouse: warehouse.clone(), volumes: None };
+    let catalogs: Vec<CatalogSpec> = given.iter().map(of).collect();
+    let named = weir_sql::tables_by_name(&QueryText { sql: query.to_owned(), ..QueryText::default() })?;
+    // A place by its format is none of the catalogs' names.
+    let named = named.into_iter().filter(|parts| parts.len() != 2 || Format::find(&parts[0], Role::Table).is_err());
+    let table = |parts: Vec<String>| {
+        let name = parts.join(".");
+        let path = catalog::table_location(&catalogs, &name).map_err(|e| Error::config(e.condition, e.message));
+        (name, path.and_then(|path| TableArgument::at(Format::Delta.as_str(), &path, BTreeMap::new())))
+    };
+    Ok(named.map(table).collect())
 }
 
 /// `FORMAT:PATH?option=value&...`; the option `schema` is a DDL schema.

@@ -104,7 +104,8 @@ pub struct StreamingJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-weir-disrupts" = "none"))]
     pub notifications: Option<NotificationsSpec>,
-    /// Where `catalog.schema.table` and `/Volumes/catalog/...` are. The first one is the default catalog; the default schema is `default`.
+    /// Where `catalog.schema.table` and `/Volumes/catalog/...` are. The first one is the default catalog; the default schema is
+    /// `default`. SQL may name `schema.table` and `catalog.schema.table` without declaring them: Delta tables, read again each batch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-weir-disrupts" = "run"))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]

@@ -83,15 +83,17 @@ impl Resolver<'_> {
     fn query(&self, task: &str, query: &QuerySpec) -> Result<QueryDefinition> {
         let input = |list: &str, spec: &SourceSpec| self.input(spec).map_err(|e| e.within(&format!("{list}[{}]", spec.name)));
         let sources = query.sources.iter().map(|s| input("sources", s)).collect::<Result<Vec<_>>>()?;
-        let tables = query.tables.iter().map(|s| input("tables", s)).collect::<Result<Vec<_>>>()?;
+        let mut tables = query.tables.iter().map(|s| input("tables", s)).collect::<Result<Vec<_>>>()?;
         let views = query.views.iter().map(|v| (v.name.clone(), v.sql.clone())).collect();
         let observe = query.observe.iter().map(|o| Observation {
             name: o.name.clone(),
             view: o.view.clone(),
             metrics: o.metrics.iter().map(|m| (m.name.clone(), m.expr.clone())).collect(),
         });
-        let observe = observe.collect();
-        let sql = query.sql.clone();
+        let text = QueryText { views, sql: query.sql.clone(), observe: observe.collect() };
+        let declared: Vec<&str> = sources.iter().chain(&tables).map(|input| input.name.as_str()).collect();
+        let named = self.named_in_sql(&text, &declared)?;
+        tables.extend(named);
         let sink = self.sink(&query.sink).map_err(|e| e.within("sink"))?;
         let bad_records = query.bad_records.as_ref().map(|spec| self.bad_records(spec).map_err(|e| e.within("badRecords"))).transpose()?;
         let conf = &self.spec.conf;
@@ -103,7 +105,7 @@ impl Resolver<'_> {
             name: query.name.clone(),
             sources,
             tables,
-            text: QueryText { views, sql, observe },
+            text,
             checkpoint: self.checkpoint(task, query, &sink).map_err(|e| e.within("checkpointLocation"))?,
             sink,
             bad_records,
@@ -158,6 +160,22 @@ impl Resolver<'_> {
             })
             .transpose()?;
         Ok(InputDefinition { name: source.name.clone(), format, options, schema, watermark })
+    }
+
+    /// The tables that the SQL names by catalog or schema: static inputs that nobody has to declare. SQL that cannot be read is
+    /// told where it is compiled.
+    fn named_in_sql(&self, text: &QueryText, declared: &[&str]) -> Result<Vec<InputDefinition>> {
+        if self.spec.catalogs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let named = weir_sql::tables_by_name(text).unwrap_or_default().into_iter().map(|parts| parts.join("."));
+        let new = named.filter(|name| !declared.iter().any(|known| known.eq_ignore_ascii_case(name)));
+        let input = |name: String| {
+            let path = self.table_path(&name).map_err(|e| e.in_field("sql"))?;
+            let options = BTreeMap::from([("path".to_owned(), path)]);
+            Ok(InputDefinition { name, format: "delta".to_owned(), options, schema: None, watermark: None })
+        };
+        new.map(input).collect()
     }
 
     fn sink(&self, sink: &SinkSpec) -> Result<SinkDefinition> {

@@ -17,6 +17,24 @@ use crate::error::{from_datafusion, from_planning};
 use crate::exec::{BatchTime, base_state};
 use crate::parser::parse_query;
 
+/// The tables that the SQL of a query names with a schema, or a catalog and a schema, each once and as it is written, without
+/// quotes. Neither a view nor a column has such a name.
+pub fn tables_by_name(text: &QueryText) -> Result<Vec<Vec<String>>> {
+    let mut found: Vec<Vec<String>> = Vec::new();
+    for sql in text.views.iter().map(|(_, sql)| sql).chain([&text.sql]) {
+        let _ = visit_relations(&parse_query(sql)?, |name| {
+            let parts = names::parts(name);
+            let is_known =
+                |known: &Vec<String>| known.len() == parts.len() && known.iter().zip(&parts).all(|(a, b)| a.eq_ignore_ascii_case(b));
+            if parts.len() > 1 && !found.iter().any(is_known) {
+                found.push(parts);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+    Ok(found)
+}
+
 /// The tables that a query names by their place, as in ``delta.`/data/x` ``: format and place, each once.
 /// The query finds such a table under both, with a dot between.
 pub fn tables_by_path(sql: &str, is_format: impl Fn(&str) -> bool) -> Result<Vec<(String, String)>> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Context;
+use crate::catalog;
 use crate::duration::parse_delay;
 use crate::finding::Finding;
 use crate::options::{Format, Role};
@@ -90,18 +91,13 @@ fn schema(context: &Context<'_>, path: &str, source: &SourceSpec, format: Format
 
 /// Whether a table's name can be found in the catalogs.
 pub(super) fn table_name(job: &StreamingJob, path: &str, table: &str) -> Option<Finding> {
-    let parts: Vec<&str> = table.split('.').collect();
-    let valid = |part: &&str| {
-        let plain = part.trim_matches('`');
-        !plain.is_empty() && plain.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
-    };
-    if parts.len() > 3 || !parts.iter().all(valid) {
+    let Some(parts) = catalog::table_parts(table) else {
         return Some(
             Finding::error("table-name", path, format!("`{table}` is not the name of a table"))
                 .found(table)
                 .remedy("write catalog.schema.name, schema.name or name; for a folder use format: delta with options.path"),
         );
-    }
+    };
     let names = || job.spec.catalogs.iter().map(|catalog| catalog.name.as_str());
     if job.spec.catalogs.is_empty() {
         return Some(

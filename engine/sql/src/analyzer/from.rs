@@ -26,7 +26,10 @@ use crate::udf::Rows;
 /// How `weir sql` is told of a table.
 fn by_argument(name: &str) -> String {
     let name = if name.chars().all(|c| c.is_alphanumeric() || c == '_') { name } else { "t" };
-    format!("say where it is with --table {name}=FORMAT:PATH, for example --table {name}=delta:/data/x, or read it as delta.`/data/x`")
+    format!(
+        "say where it is with --table {name}=FORMAT:PATH, for example --table {name}=delta:/data/x, read it as delta.`/data/x`, or as \
+         schema.name with --catalog NAME=WAREHOUSE"
+    )
 }
 
 impl Analyzer<'_> {
@@ -224,7 +227,9 @@ impl Analyzer<'_> {
             (Some((distance, nearest)), _) if *distance <= name.chars().count().div_ceil(2) => {
                 format!("; did you mean `{nearest}`? Known are {all}")
             }
-            (_, true) => format!("; known are {all}: use one of them, or declare it under the query's sources, tables or views"),
+            (_, true) => format!(
+                "; known are {all}: use one of them, declare it under the query's sources, tables or views, or write schema.name of spec.catalogs"
+            ),
             (None, false) => format!("; {}", by_argument(name)),
             (Some(_), false) => format!("; known are {all}: use one of them, or {}", by_argument(name)),
         };
