@@ -2,6 +2,8 @@
 //! tables that both engines write to and read. Delta tables read as streams.
 #![allow(clippy::unwrap_used)]
 
+#[path = "delta/features.rs"]
+mod features;
 #[path = "delta/golden.rs"]
 mod golden;
 #[path = "delta/judged.rs"]

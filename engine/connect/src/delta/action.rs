@@ -77,6 +77,23 @@ pub struct Add {
     pub data_change: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<String>,
+    /// The id of its first row, in tables that track rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_row_id: Option<i64>,
+    /// The version that its rows came with, in tables that track rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_row_commit_version: Option<u64>,
+}
+
+/// The `domainMetadata` action: a setting of a feature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainMetadata {
+    /// Whose it is.
+    pub domain: String,
+    /// JSON in a string.
+    pub configuration: String,
+    /// Whether it is no more.
+    pub removed: bool,
 }
 
 /// The `remove` action of a file that a merge replaces.
@@ -99,6 +116,9 @@ pub struct Remove {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitInfo {
+    /// When the version was made, in tables whose log says so itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_commit_timestamp: Option<i64>,
     pub timestamp: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_metadata: Option<String>,
@@ -109,6 +129,8 @@ pub struct CommitInfo {
     pub isolation_level: &'static str,
     pub is_blind_append: bool,
     pub operation_metrics: BTreeMap<&'static str, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<&'static str, String>,
     pub engine_info: String,
     /// This commit's own id: tells a lost response from another's commit.
     pub txn_id: String,
@@ -122,6 +144,7 @@ pub enum Action {
     MetaData(MetaData),
     Protocol(Protocol),
     Txn(Txn),
+    DomainMetadata(DomainMetadata),
     Remove(Remove),
     Add(Add),
 }
@@ -131,6 +154,10 @@ pub enum Action {
 pub struct CommitFacts {
     /// `commitInfo.txnId`.
     pub txn_id: Option<String>,
+    /// `commitInfo.inCommitTimestamp`.
+    pub in_commit_timestamp: Option<i64>,
+    /// The newest row id that was given, if the commit says so.
+    pub row_ids: Option<i64>,
     /// New metadata.
     pub metadata: Option<MetaData>,
     /// New protocol.
@@ -146,12 +173,27 @@ struct Line {
     meta_data: Option<MetaData>,
     protocol: Option<Protocol>,
     txn: Option<Txn>,
+    domain_metadata: Option<DomainMetadata>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredCommitInfo {
     txn_id: Option<String>,
+    in_commit_timestamp: Option<i64>,
+}
+
+/// The domain of the row ids.
+pub const ROW_TRACKING: &str = "delta.rowTracking";
+
+/// The newest row id that was given, from the domain's configuration.
+pub fn newest_row_id(configuration: &str) -> Option<i64> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Tracked {
+        row_id_high_water_mark: i64,
+    }
+    serde_json::from_str::<Tracked>(configuration).ok().map(|tracked| tracked.row_id_high_water_mark)
 }
 
 /// Reads a commit's facts; `file` is the entry's whole name, for the error. An empty entry is none: each commit says at
@@ -167,7 +209,13 @@ pub fn read_commit(file: &str, body: &[u8]) -> Result<CommitFacts> {
         }
         let line: Line =
             serde_json::from_slice(line).map_err(|error| damage::entry(file, &format!("line {} cannot be read ({error})", index + 1)))?;
-        facts.txn_id = line.commit_info.and_then(|info| info.txn_id).or(facts.txn_id);
+        if let Some(info) = line.commit_info {
+            facts.txn_id = info.txn_id.or(facts.txn_id);
+            facts.in_commit_timestamp = info.in_commit_timestamp.or(facts.in_commit_timestamp);
+        }
+        if let Some(tracked) = line.domain_metadata.filter(|domain| domain.domain == ROW_TRACKING && !domain.removed) {
+            facts.row_ids = newest_row_id(&tracked.configuration).or(facts.row_ids);
+        }
         facts.metadata = line.meta_data.or(facts.metadata);
         facts.protocol = line.protocol.or(facts.protocol);
         facts.txns.extend(line.txn);
@@ -202,6 +250,8 @@ mod tests {
             modification_time: 2,
             data_change: true,
             stats: None,
+            base_row_id: None,
+            default_row_commit_version: None,
         };
         let body = write_commit(&[Action::Protocol(protocol.clone()), Action::Txn(txn.clone()), Action::Add(add)]).unwrap();
         let text = String::from_utf8(body.clone()).unwrap();

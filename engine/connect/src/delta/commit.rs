@@ -8,15 +8,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use deltalake_core::kernel::StructType;
 use weir_core::{Error, Result};
 
-use super::action::{Action, Add, CommitInfo, Format, MetaData, Txn};
-use super::features;
-use super::layout::Layout;
+use super::action::{Action, Add, CommitInfo, DomainMetadata, Format, MetaData, ROW_TRACKING, Txn};
+use super::layout::{InUse, Layout};
 use super::location::encode_uri;
 use super::schema;
 use super::state::TableState;
 use super::upsert::Merged;
+use super::{features, identity, mapping};
 use crate::sink::{BatchId, WrittenFile};
 
 /// What a commit is made of, beside the table.
@@ -36,6 +37,8 @@ pub struct Batch<'a> {
     pub now_ms: i64,
     /// The id of a table that this commit creates.
     pub new_table_id: &'a str,
+    /// Rows that got numbers of the table's identity columns.
+    pub numbered: u64,
 }
 
 /// What a batch does to the table.
@@ -48,7 +51,8 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
-    fn added(&self) -> &[WrittenFile] {
+    /// The files that it adds.
+    pub fn added(&self) -> &[WrittenFile] {
         match self {
             Self::Append(files) => files,
             Self::Merge(merged) => &merged.added,
@@ -58,7 +62,8 @@ impl Change<'_> {
 
 /// The log entry's actions, on top of `table` or as the first of a new one.
 pub fn actions(batch: &Batch<'_>, table: Option<&TableState>, layout: &Layout) -> Result<Vec<Action>> {
-    let mut actions = vec![Action::CommitInfo(info(batch, table))];
+    let raises = batch.numbered > 0 && !layout.rules.identity.is_empty();
+    let mut actions = vec![Action::CommitInfo(info(batch, table, raises))];
     match table {
         None => {
             actions.push(Action::MetaData(MetaData {
@@ -66,15 +71,18 @@ pub fn actions(batch: &Batch<'_>, table: Option<&TableState>, layout: &Layout) -
                 name: None,
                 description: None,
                 format: Format { provider: "parquet".into(), options: BTreeMap::new() },
-                schema_string: schema_string(layout)?,
+                schema_string: schema_string(&layout.table)?,
                 partition_columns: layout.partition_columns.clone(),
                 configuration: BTreeMap::new(),
                 created_time: Some(batch.now_ms),
             }));
             actions.push(Action::Protocol(features::protocol_for(schema::has_timestamp_ntz(&layout.table))));
         }
-        Some(table) if !layout.added.is_empty() => {
-            actions.push(Action::MetaData(MetaData { schema_string: schema_string(layout)?, ..table.metadata.clone() }));
+        Some(table) if raises || !layout.added.is_empty() => {
+            let schema = identity::raised(&layout.table, &layout.rules.identity, if raises { batch.numbered } else { 0 })?;
+            let mut metadata = MetaData { schema_string: schema_string(&schema)?, ..table.metadata.clone() };
+            metadata.configuration.extend(layout.max_column_id.map(|max| (mapping::MAX_ID.to_owned(), max.to_string())));
+            actions.push(Action::MetaData(metadata));
         }
         Some(_) => {}
     }
@@ -84,16 +92,47 @@ pub fn actions(batch: &Batch<'_>, table: Option<&TableState>, layout: &Layout) -
     if let Change::Merge(merged) = batch.change {
         actions.extend(merged.removed.iter().cloned().map(Action::Remove));
     }
-    actions.extend(batch.change.added().iter().map(|file| Action::Add(add(file))));
+    let version = table.map_or(0, |table| table.version + 1);
+    let mut row_ids = RowIds::of(table);
+    for file in batch.change.added() {
+        let base_row_id = row_ids.as_mut().map(|ids| ids.take(file.rows)).transpose()?;
+        actions.push(Action::Add(add(file, base_row_id.map(|id| (id, version)))));
+    }
+    actions.extend(row_ids.filter(|_| !batch.change.added().is_empty()).map(|ids| Action::DomainMetadata(ids.domain())));
     Ok(actions)
 }
 
-fn schema_string(layout: &Layout) -> Result<String> {
-    serde_json::to_string(&layout.table)
+fn schema_string(schema: &StructType) -> Result<String> {
+    serde_json::to_string(schema)
         .map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "the table's schema could not be written as JSON").with_source(e))
 }
 
-fn add(file: &WrittenFile) -> Add {
+/// Row ids of a table that tracks rows.
+struct RowIds {
+    newest: i64,
+}
+
+impl RowIds {
+    fn of(table: Option<&TableState>) -> Option<Self> {
+        let table = table.filter(|table| features::has(&table.protocol, features::ROW_TRACKING))?;
+        Some(Self { newest: table.counts.row_id.unwrap_or(-1) })
+    }
+
+    /// The id of the first of some rows.
+    fn take(&mut self, rows: u64) -> Result<i64> {
+        let exhausted = || Error::config("DELTA_COMMIT_FAILED", "the table has no row ids left; write to another table");
+        let first = self.newest.checked_add(1).ok_or_else(exhausted)?;
+        self.newest = i64::try_from(rows).ok().and_then(|rows| self.newest.checked_add(rows)).ok_or_else(exhausted)?;
+        Ok(first)
+    }
+
+    fn domain(&self) -> DomainMetadata {
+        let configuration = format!("{{\"rowIdHighWaterMark\":{},\"domainName\":\"{ROW_TRACKING}\"}}", self.newest);
+        DomainMetadata { domain: ROW_TRACKING.to_owned(), configuration, removed: false }
+    }
+}
+
+fn add(file: &WrittenFile, row_id: Option<(i64, u64)>) -> Add {
     Add {
         path: encode_uri(&file.path),
         partition_values: file.partition_values.iter().cloned().collect(),
@@ -101,10 +140,22 @@ fn add(file: &WrittenFile) -> Add {
         modification_time: file.modification_time_ms,
         data_change: true,
         stats: file.stats.clone(),
+        base_row_id: row_id.map(|(id, _)| id),
+        default_row_commit_version: row_id.map(|(_, version)| version),
     }
 }
 
-fn info(batch: &Batch<'_>, table: Option<&TableState>) -> CommitInfo {
+/// Each version is later than the one before, whatever the clock says.
+fn in_commit_timestamp(now_ms: i64, table: Option<&TableState>) -> Option<i64> {
+    let table = table.filter(|table| {
+        let is_on = |value: &String| value.trim().eq_ignore_ascii_case("true");
+        features::has(&table.protocol, features::IN_COMMIT_TIMESTAMP)
+            && table.metadata.configuration.get("delta.enableInCommitTimestamps").is_some_and(is_on)
+    })?;
+    Some(table.counts.in_commit_timestamp.map_or(now_ms, |before| now_ms.max(before.saturating_add(1))))
+}
+
+fn info(batch: &Batch<'_>, table: Option<&TableState>, raises: bool) -> CommitInfo {
     let (operation, mut operation_parameters, operation_metrics) = match batch.change {
         Change::Append(files) => ("STREAMING UPDATE", BTreeMap::from([("outputMode", "Append".to_owned())]), append_metrics(files)),
         Change::Merge(merged) => ("MERGE", merged.parameters(), merged.metrics()),
@@ -112,8 +163,10 @@ fn info(batch: &Batch<'_>, table: Option<&TableState>) -> CommitInfo {
     operation_parameters.insert("queryId", batch.id.query_id.to_string());
     operation_parameters.insert("epochId", batch.id.batch.to_string());
     let is_blind_append = matches!(batch.change, Change::Append(_));
+    let in_commit_timestamp = in_commit_timestamp(batch.now_ms, table);
     CommitInfo {
-        timestamp: batch.now_ms,
+        in_commit_timestamp,
+        timestamp: in_commit_timestamp.unwrap_or(batch.now_ms),
         user_metadata: batch.user_metadata.map(str::to_owned),
         operation,
         operation_parameters,
@@ -121,6 +174,8 @@ fn info(batch: &Batch<'_>, table: Option<&TableState>) -> CommitInfo {
         isolation_level: if is_blind_append { "WriteSerializable" } else { "Serializable" },
         is_blind_append,
         operation_metrics,
+        // So that Spark's writers see that only the mark was raised.
+        tags: raises.then(|| ("delta.identity.schemaUpdate", "true".to_owned())).into_iter().collect(),
         engine_info: concat!("Weir/", env!("CARGO_PKG_VERSION")).to_owned(),
         txn_id: batch.txn_id.to_owned(),
     }
@@ -176,7 +231,7 @@ pub enum Tried {
 }
 
 /// Layouts under which the writers of uncommitted batches write.
-pub type LayoutsInUse = HashMap<u64, std::sync::Arc<Layout>>;
+pub type LayoutsInUse = HashMap<u64, InUse>;
 
 #[cfg(test)]
 mod tests {

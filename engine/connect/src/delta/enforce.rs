@@ -1,6 +1,6 @@
 //! A slice of the query's rows as rows that the table's rules allow.
 //!
-//! Order: the query's columns in the table's types, then defaults, then generated columns, which may read defaults, then
+//! Order: the query's columns in the table's types, then numbers and defaults, then generated columns, which may read defaults, then
 //! what must be true. A row that breaks a rule fails the batch before anything of it can be seen; a condition that is null
 //! is broken, as in Delta. Columns that nobody gives are null to the expressions.
 
@@ -13,7 +13,8 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use weir_core::{Error, Result};
 
 use super::conform::{conform, to_type};
-use super::layout::Layout;
+use super::identity::Allocator;
+use super::layout::{InUse, Layout};
 use super::rules::{Check, Origin, Step};
 use super::schema::same_name;
 use crate::expressions::{Evaluator, Planned};
@@ -21,13 +22,14 @@ use crate::expressions::{Evaluator, Planned};
 /// Applies the rules for one lane's part of a batch.
 pub struct Enforcer {
     layout: Arc<Layout>,
+    numbers: Arc<Allocator>,
     evaluators: [Option<Box<dyn Evaluator>>; 3],
 }
 
 impl Enforcer {
     /// Nothing is planned before the first rows come.
-    pub fn new(layout: Arc<Layout>) -> Self {
-        Self { layout, evaluators: [None, None, None] }
+    pub fn new(InUse { layout, numbers }: InUse) -> Self {
+        Self { layout, numbers, evaluators: [None, None, None] }
     }
 
     /// The slice with the layout's columns and types.
@@ -36,6 +38,13 @@ impl Enforcer {
         let rules = &layout.rules;
         let mut columns = conform(&layout, slice)?;
         let rows = slice.num_rows();
+        if !rules.identity.is_empty() {
+            let base = self.numbers.take(rows);
+            for identity in &rules.identity {
+                let Some(at) = position(&layout.written, &identity.column) else { continue };
+                columns[at] = Some(identity.values(base, rows)?);
+            }
+        }
         for (number, step) in [&rules.defaults, &rules.generated].into_iter().enumerate() {
             let values = self.evaluate(number, step.plan.as_ref(), &columns, rows).await?;
             for (fill, value) in step.items.iter().zip(values) {

@@ -3,13 +3,13 @@
 //! A writer must know every writer feature that a table names, and must keep
 //! the rules that the table's metadata sets (Delta protocol, "Writer Version
 //! Requirements"). A plain append fulfils many features without doing
-//! anything; those that would need SQL, generated values or another file
-//! layout are refused with the remedy. Decides only.
+//! anything; rules for rows are `rules`, names of columns `mapping`, and what
+//! is left is refused with the remedy. Decides only.
 
-use deltalake_core::kernel::{MetadataValue, StructType};
 use weir_core::{Error, Result};
 
 use super::action::{MetaData, Protocol};
+use super::mapping;
 
 /// Features that a plain append respects: either it does nothing that they
 /// govern, or their rules are checked in the metadata below.
@@ -29,7 +29,21 @@ const RESPECTED: &[&str] = &[
     "allowColumnDefaults",
     "typeWidening",
     "typeWidening-preview",
+    IN_COMMIT_TIMESTAMP,
+    ROW_TRACKING,
+    CLUSTERING,
 ];
+
+/// Each version says itself when it was made.
+pub const IN_COMMIT_TIMESTAMP: &str = "inCommitTimestamp";
+/// Each row has an id.
+pub const ROW_TRACKING: &str = "rowTracking";
+const CLUSTERING: &str = "clustering";
+
+/// Whether a writer has to know a feature of the table.
+pub fn has(protocol: &Protocol, feature: &str) -> bool {
+    protocol.writer_features.iter().flatten().any(|known| known == feature)
+}
 
 /// The protocol of a table that the sink creates.
 pub fn protocol_for(with_timestamp_ntz: bool) -> Protocol {
@@ -47,11 +61,11 @@ pub fn protocol_for(with_timestamp_ntz: bool) -> Protocol {
 
 /// Whether the protocol lets a column be a timestamp without time zone.
 pub fn allows_timestamp_ntz(protocol: &Protocol) -> bool {
-    protocol.writer_features.iter().flatten().any(|feature| feature == "timestampNtz")
+    has(protocol, "timestampNtz")
 }
 
 /// Refuses tables that a plain append would damage.
-pub fn check_writable(url: &str, protocol: &Protocol, metadata: &MetaData, schema: &StructType) -> Result<()> {
+pub fn check_writable(url: &str, protocol: &Protocol, metadata: &MetaData) -> Result<()> {
     if protocol.min_writer_version > 7 || protocol.min_reader_version > 3 {
         return Err(refused(
             url,
@@ -73,12 +87,22 @@ pub fn check_writable(url: &str, protocol: &Protocol, metadata: &MetaData, schem
     if metadata.format.provider != "parquet" {
         return Err(refused(url, &format!("its files are {}", metadata.format.provider), "write to a Parquet table"));
     }
-    check_configuration(url, metadata)?;
-    check_columns(url, schema)
+    let chosen = |name: &&&str| metadata.configuration.contains_key(**name);
+    match CHOSEN_STATISTICS.iter().find(chosen) {
+        Some(name) if has(protocol, CLUSTERING) => Err(refused(
+            url,
+            &format!("it is clustered and its statistics are chosen by {name}, which Weir does not follow"),
+            "run ALTER TABLE ... UNSET TBLPROPERTIES, or write to another table",
+        )),
+        _ => Ok(()),
+    }
 }
 
+/// Properties that say which columns have statistics; clustering relies on those of its columns.
+const CHOSEN_STATISTICS: &[&str] = &["delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"];
+
 /// Refuses tables that take appended rows but no merge, which removes rows and writes others again.
-pub fn check_mergeable(url: &str, metadata: &MetaData) -> Result<()> {
+pub fn check_mergeable(url: &str, protocol: &Protocol, metadata: &MetaData) -> Result<()> {
     let is_on = |name: &str| metadata.configuration.get(name).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
     if is_on("delta.appendOnly") {
         return Err(Error::config(
@@ -96,24 +120,17 @@ pub fn check_mergeable(url: &str, metadata: &MetaData) -> Result<()> {
             ),
         ));
     }
-    Ok(())
-}
-
-fn check_configuration(url: &str, metadata: &MetaData) -> Result<()> {
-    for (name, value) in &metadata.configuration {
-        if name == "delta.columnMapping.mode" && !value.eq_ignore_ascii_case("none") {
-            return Err(refused(url, &format!("it uses column mapping ({value})"), "write to a table without column mapping"));
-        }
-    }
-    Ok(())
-}
-
-fn check_columns(url: &str, schema: &StructType) -> Result<()> {
-    for field in schema.fields() {
-        let named = |key: &str| field.metadata.get(key).filter(|value| **value != MetadataValue::String(String::new()));
-        if named("delta.identity.start").is_some() {
-            return Err(refused(url, &format!("the column `{}` is an identity column", field.name()), "write to a table without one"));
-        }
+    let unmerged = [
+        (mapping::is_mapped(&metadata.configuration), "its columns are mapped (delta.columnMapping.mode)"),
+        (has(protocol, ROW_TRACKING), "it tracks rows (rowTracking), whose ids a merge has to keep"),
+    ];
+    for (_, why) in unmerged.iter().filter(|(is_so, _)| *is_so) {
+        return Err(Error::config(
+            "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+            format!(
+                "cannot merge by upsertKeys into the Delta table {url}: {why}, which Weir's merge does not; merge into a table without it, or remove upsertKeys"
+            ),
+        ));
     }
     Ok(())
 }
@@ -127,7 +144,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::delta::action::Format;
-    use deltalake_core::kernel::{DataType, StructField};
     use std::collections::BTreeMap;
 
     fn metadata(configuration: &[(&str, &str)]) -> MetaData {
@@ -145,7 +161,6 @@ mod tests {
 
     #[test]
     fn only_tables_that_an_append_keeps_whole_are_written() {
-        let schema = StructType::try_new([StructField::nullable("k", DataType::STRING)]).unwrap();
         let plain = protocol_for(false);
         let with = |features: &[&str]| Protocol {
             min_reader_version: 3,
@@ -153,19 +168,21 @@ mod tests {
             reader_features: None,
             writer_features: Some(features.iter().map(|f| (*f).to_owned()).collect()),
         };
-        check_writable("t", &plain, &metadata(&[("delta.appendOnly", "true")]), &schema).unwrap();
-        check_writable("t", &with(&["deletionVectors", "timestampNtz"]), &metadata(&[]), &schema).unwrap();
-        check_writable("t", &protocol_for(true), &metadata(&[]), &schema).unwrap();
-        let said = |protocol: &Protocol, metadata: &MetaData, schema: &StructType| {
-            check_writable("t", protocol, metadata, schema).unwrap_err().to_string()
-        };
-        assert!(said(&with(&["rowTracking"]), &metadata(&[]), &schema).contains("rowTracking"));
-        assert!(said(&plain, &metadata(&[("delta.columnMapping.mode", "name")]), &schema).contains("column mapping"));
-        let merging = |name: &str| check_mergeable("t", &metadata(&[(name, "true")])).unwrap_err();
-        assert_eq!(merging("delta.appendOnly").condition(), "DELTA_CANNOT_MODIFY_APPEND_ONLY");
-        assert!(merging("delta.enableChangeDataFeed").to_string().contains("change data feed"));
-        check_mergeable("t", &metadata(&[("delta.appendOnly", "false"), ("delta.enableDeletionVectors", "true")])).unwrap();
-        let identity = StructField::nullable("i", DataType::LONG).with_metadata([("delta.identity.start", MetadataValue::Number(1))]);
-        assert!(said(&plain, &metadata(&[]), &StructType::try_new([identity]).unwrap()).contains("`i` is an identity column"));
+        check_writable("t", &plain, &metadata(&[("delta.appendOnly", "true"), ("delta.columnMapping.mode", "name")])).unwrap();
+        for features in [&["deletionVectors", "timestampNtz"], &["rowTracking", "inCommitTimestamp"], &["clustering", "domainMetadata"]] {
+            check_writable("t", &with(features), &metadata(&[])).unwrap();
+        }
+        check_writable("t", &protocol_for(true), &metadata(&[])).unwrap();
+        let said = |protocol: &Protocol, metadata: &MetaData| check_writable("t", protocol, metadata).unwrap_err().to_string();
+        assert!(said(&with(&["icebergCompatV2"]), &metadata(&[])).contains("icebergCompatV2"));
+        let chosen = metadata(&[("delta.dataSkippingStatsColumns", "v")]);
+        assert!(said(&with(&["clustering"]), &chosen).contains("delta.dataSkippingStatsColumns"));
+        check_writable("t", &plain, &chosen).unwrap();
+        let merging = |name: &str, value: &str| check_mergeable("t", &plain, &metadata(&[(name, value)])).unwrap_err();
+        assert_eq!(merging("delta.appendOnly", "true").condition(), "DELTA_CANNOT_MODIFY_APPEND_ONLY");
+        assert!(merging("delta.enableChangeDataFeed", "true").to_string().contains("change data feed"));
+        assert!(merging("delta.columnMapping.mode", "id").to_string().contains("mapped"));
+        assert!(check_mergeable("t", &with(&["rowTracking"]), &metadata(&[])).unwrap_err().to_string().contains("tracks rows"));
+        check_mergeable("t", &plain, &metadata(&[("delta.appendOnly", "false"), ("delta.enableDeletionVectors", "true")])).unwrap();
     }
 }

@@ -16,10 +16,12 @@ use weir_crds::finding::did_you_mean;
 use weir_decode::spark_type::spark_field_type_name;
 
 use super::features;
+use super::identity::Allocator;
+use super::mapping;
 use super::options::SchemaEvolution;
 use super::partition::can_partition;
 use super::rules::{self, Rules};
-use super::schema::{self, same_name};
+use super::schema::{self, Names, same_name};
 use super::state::TableState;
 use super::upsert::Keys;
 use crate::expressions::Expressions;
@@ -32,6 +34,8 @@ pub struct Layout {
     pub table: StructType,
     /// Columns that a commit has to add to the table.
     pub added: Vec<String>,
+    /// The highest id of a column, in tables that map columns.
+    pub max_column_id: Option<i64>,
     /// The table's partition columns.
     pub partition_columns: Vec<String>,
     /// For each written column, its index in the query's rows; `None` where the table itself gives the values.
@@ -42,12 +46,30 @@ pub struct Layout {
     pub partition_indexes: Vec<usize>,
     /// Indexes of the columns in the files in `written`.
     pub file_indexes: Vec<usize>,
-    /// The files' schema.
+    /// The files' schema, under physical names.
     pub file: SchemaRef,
+    /// The partition columns' physical names.
+    pub physical_partitions: Vec<String>,
     /// What the table demands of rows.
     pub rules: Rules,
     /// By which columns rows are merged; else they are appended.
     pub upsert: Option<Keys>,
+}
+
+/// The layout that the writers of one batch share, and the numbers that they draw from.
+#[derive(Clone, Debug)]
+pub struct InUse {
+    /// The layout.
+    pub layout: Arc<Layout>,
+    /// Numbers of identity columns.
+    pub numbers: Arc<Allocator>,
+}
+
+impl InUse {
+    /// Nothing is drawn yet.
+    pub fn new(layout: Arc<Layout>) -> Self {
+        Self { layout, numbers: Arc::default() }
+    }
 }
 
 /// What a layout is planned for.
@@ -70,17 +92,23 @@ pub struct Request {
 impl Layout {
     /// Plans the layout in `existing`, or in a table yet to be created.
     pub fn plan(request: &Request, existing: Option<&TableState>) -> Result<Self> {
-        let query = schema::from_arrow(&request.query)?;
+        let mapped = existing.is_some_and(|table| mapping::is_mapped(&table.metadata.configuration));
+        let query = schema::from_arrow(&request.query, if mapped { Names::Mapped } else { Names::Plain })?;
         let mut layout = match existing {
             None => {
                 let partition_columns = resolve_partition_by(request, &query)?;
                 Self::lay(request, query, Vec::new(), partition_columns, Rules::default())?
             }
             Some(table) => {
-                features::check_writable(&request.url, &table.protocol, &table.metadata, &table.schema)?;
+                features::check_writable(&request.url, &table.protocol, &table.metadata)?;
                 check_partitioning(request, &table.metadata.partition_columns)?;
-                let merged = schema::merge(&table.schema, &query)?;
+                let mut merged = schema::merge(&table.schema, &query)?;
                 check_added(request, table, &merged)?;
+                let mut max_column_id = None;
+                if mapped {
+                    let (schema, max) = mapping::assign(&merged.schema, &table.metadata.configuration, &table.metadata.id)?;
+                    (merged.schema, max_column_id) = (schema, Some(max));
+                }
                 let columns = Arc::new(arrow_of(&merged.schema, &request.url)?);
                 let given = |name: &str| query.field_names().any(|column| same_name(column, name));
                 let configuration = &table.metadata.configuration;
@@ -88,7 +116,9 @@ impl Layout {
                 let rules = Rules::plan(over, &merged.schema, configuration, given)
                     .map_err(|e| e.context(format!("cannot write to {}", request.url)))?;
                 check_missing(request, &query, &table.metadata.partition_columns, &rules)?;
-                Self::lay(request, merged.schema, merged.added, table.metadata.partition_columns.clone(), rules)?
+                let partition_columns = table.metadata.partition_columns.clone();
+                let layout = Self::lay(request, merged.schema, merged.added, partition_columns, rules)?;
+                Self { max_column_id, ..layout }
             }
         };
         layout.upsert = request.upsert.as_ref().map(|by| Keys::plan(by, request, &layout, existing)).transpose()?;
@@ -149,9 +179,23 @@ impl Layout {
             ));
         }
         let written: SchemaRef = Arc::new(Schema::new(written));
-        let file =
-            Arc::new(written.project(&file_indexes).map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "no file schema").with_source(e))?);
-        Ok(Self { table, added, partition_columns, sources, written, partition_indexes, file_indexes, file, rules, upsert: None })
+        let file = written.project(&file_indexes).map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "no file schema").with_source(e))?;
+        let file = Arc::new(mapping::physical_schema(&file, &table));
+        let physical_partitions = partition_columns.iter().map(|name| mapping::physical_column(&table, name)).collect();
+        Ok(Self {
+            max_column_id: None,
+            physical_partitions,
+            table,
+            added,
+            partition_columns,
+            sources,
+            written,
+            partition_indexes,
+            file_indexes,
+            file,
+            rules,
+            upsert: None,
+        })
     }
 
     /// Whether files written under this layout belong into the table as it is now.
@@ -163,6 +207,14 @@ impl Layout {
                     .is_ok_and(|current| current.data_type() == field.data_type() && (current.is_nullable() || !field.is_nullable()))
             })
             && self.rules == now.rules
+            && self.physical_partitions == now.physical_partitions
+            && self.file.fields().len() == now.file.fields().len()
+            && self
+                .file
+                .fields()
+                .iter()
+                .zip(now.file.fields())
+                .all(|(old, new)| old.name() == new.name() && old.data_type() == new.data_type())
             && now.written.fields().iter().all(|field| field.is_nullable() || self.written.field_with_name(field.name()).is_ok())
     }
 }

@@ -6,7 +6,7 @@
 //! on, in every attempt (`sink`). Whole snapshots, log checkpoints, clean-up
 //! and reading are the Delta library's and its kernel's.
 //!
-//! `commit`, `layout`, `schema`, `rules`, `features`, `options` decide; `state`,
+//! `commit`, `layout`, `schema`, `rules`, `identity`, `mapping`, `features`, `options` decide; `state`,
 //! `file`, `enforce`, `writer`, `sink`, `maintain`, `provider` do; `damage` finds what is wrong with a log. `upsert` merges a batch by
 //! key instead of appending it. The source is `source`.
 
@@ -17,9 +17,11 @@ mod damage;
 mod enforce;
 mod features;
 mod file;
+mod identity;
 mod layout;
 mod location;
 mod maintain;
+mod mapping;
 pub mod memory;
 mod options;
 mod partition;
@@ -27,6 +29,7 @@ mod provider;
 mod rules;
 mod schema;
 mod sink;
+mod small_files;
 mod source;
 mod state;
 mod stats;

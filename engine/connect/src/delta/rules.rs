@@ -1,4 +1,4 @@
-//! What a table demands of its rows: NOT NULL, constraints, generated columns, defaults.
+//! What a table demands of its rows: NOT NULL, constraints, generated columns, defaults, numbers.
 //!
 //! Found in the table's schema and properties when a layout is planned (Delta protocol, "Column Invariants", "CHECK
 //! Constraints", "Generated Columns", "Default Columns"), and planned there too, so that an expression that Weir does not
@@ -14,6 +14,7 @@ use deltalake_core::kernel::{DataType, MetadataValue, StructField, StructType};
 use weir_core::{Error, Result};
 use weir_decode::spark_type::spark_field_type_name;
 
+use super::identity::Identity;
 use super::schema::same_name;
 use crate::expressions::{Expressions, Planned};
 
@@ -30,6 +31,8 @@ pub struct Rules {
     pub over: Option<Over>,
     /// NOT NULL columns by path; nested ones only within structs.
     pub not_null: Vec<Vec<String>>,
+    /// Columns that the query lacks and the table numbers.
+    pub identity: Vec<Identity>,
     /// Columns that the query lacks and the table has a default for.
     pub defaults: Step<Fill>,
     /// Columns that the query lacks and the table computes from others.
@@ -115,6 +118,7 @@ impl Rules {
             let name = field.name();
             rules.checks.items.extend(invariant(field)?);
             rules.checks.items.extend(bounded(field));
+            rules.identity.extend(Identity::of(field, given(name))?);
             match (text_of(field, GENERATED), text_of(field, DEFAULT)) {
                 (Some(expression), _) if given(name) => rules
                     .checks
@@ -135,7 +139,9 @@ impl Rules {
 
     /// Whether the table itself gives values to a column that the query lacks.
     pub fn fill(&self, column: &str) -> bool {
-        self.generates(column) || self.defaults.items.iter().any(|fill| fill.column == column)
+        self.generates(column)
+            || self.defaults.items.iter().any(|fill| fill.column == column)
+            || self.identity.iter().any(|identity| identity.column == column)
     }
 
     /// Whether a column that the query lacks is computed from others.
@@ -260,6 +266,7 @@ impl<T> Default for Step<T> {
 impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
         self.not_null == other.not_null
+            && self.identity == other.identity
             && self.defaults.items == other.defaults.items
             && self.generated.items == other.generated.items
             && self.checks.items == other.checks.items
@@ -270,6 +277,7 @@ impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rules")
             .field("not_null", &self.not_null)
+            .field("identity", &self.identity)
             .field("defaults", &self.defaults.items)
             .field("generated", &self.generated.items)
             .field("checks", &self.checks.items)

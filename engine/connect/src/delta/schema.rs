@@ -25,21 +25,30 @@ pub struct Merged {
     pub added: Vec<String>,
 }
 
-/// The Delta schema of a query's rows, all nullable.
-pub fn from_arrow(schema: &Schema) -> Result<StructType> {
-    struct_of("", schema.fields().iter().map(AsRef::as_ref))
+/// Which names columns may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Those that files can have.
+    Plain,
+    /// Any: files have others, by column mapping.
+    Mapped,
 }
 
-fn struct_of<'a>(parent: &str, fields: impl Iterator<Item = &'a Field>) -> Result<StructType> {
+/// The Delta schema of a query's rows, all nullable.
+pub fn from_arrow(schema: &Schema, names: Names) -> Result<StructType> {
+    struct_of("", schema.fields().iter().map(AsRef::as_ref), names)
+}
+
+fn struct_of<'a>(parent: &str, fields: impl Iterator<Item = &'a Field>, names: Names) -> Result<StructType> {
     let mut seen: Vec<String> = Vec::new();
     let mut converted = Vec::new();
     for field in fields {
         let path = join(parent, field.name());
-        if field.name().is_empty() || field.name().contains(INVALID_IN_NAMES) {
+        if field.name().is_empty() || (names == Names::Plain && field.name().contains(INVALID_IN_NAMES)) {
             return Err(Error::config(
                 "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES",
                 format!(
-                    "the column name `{path}` is empty or has one of the characters ' ,;{{}}()\\n\\t=', which a Delta table cannot have; rename it with AS"
+                    "the column name `{path}` is empty or has one of the characters ' ,;{{}}()\\n\\t=', which a Delta table without column mapping cannot have; rename it with AS, or write to a table with delta.columnMapping.mode = name"
                 ),
             ));
         }
@@ -51,13 +60,13 @@ fn struct_of<'a>(parent: &str, fields: impl Iterator<Item = &'a Field>) -> Resul
             ));
         }
         seen.push(folded);
-        converted.push(StructField::nullable(field.name(), type_of(&path, field.data_type())?));
+        converted.push(StructField::nullable(field.name(), type_of(&path, field.data_type(), names)?));
     }
     StructType::try_new(converted)
         .map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "the query's columns make no Delta schema").with_source(e))
 }
 
-fn type_of(path: &str, data_type: &ArrowType) -> Result<DataType> {
+fn type_of(path: &str, data_type: &ArrowType, names: Names) -> Result<DataType> {
     let primitive = match data_type {
         ArrowType::Boolean => PrimitiveType::Boolean,
         ArrowType::Int8 => PrimitiveType::Byte,
@@ -74,15 +83,15 @@ fn type_of(path: &str, data_type: &ArrowType) -> Result<DataType> {
         ArrowType::Decimal128(precision, scale) if *scale >= 0 => {
             PrimitiveType::decimal(*precision, scale.unsigned_abs()).map_err(|e| unsupported(path, data_type).with_source(e))?
         }
-        ArrowType::Dictionary(_, value) => return type_of(path, value),
+        ArrowType::Dictionary(_, value) => return type_of(path, value, names),
         ArrowType::List(element) | ArrowType::LargeList(element) | ArrowType::ListView(element) | ArrowType::FixedSizeList(element, _) => {
-            return Ok(ArrayType::new(type_of(&join(path, "element"), element.data_type())?, true).into());
+            return Ok(ArrayType::new(type_of(&join(path, "element"), element.data_type(), names)?, true).into());
         }
-        ArrowType::Struct(fields) => return Ok(struct_of(path, fields.iter().map(AsRef::as_ref))?.into()),
+        ArrowType::Struct(fields) => return Ok(struct_of(path, fields.iter().map(AsRef::as_ref), names)?.into()),
         ArrowType::Map(entries, _) => match entries.data_type() {
             ArrowType::Struct(pair) if pair.len() == 2 => {
-                let key = type_of(&join(path, "key"), pair[0].data_type())?;
-                return Ok(MapType::new(key, type_of(&join(path, "value"), pair[1].data_type())?, true).into());
+                let key = type_of(&join(path, "key"), pair[0].data_type(), names)?;
+                return Ok(MapType::new(key, type_of(&join(path, "value"), pair[1].data_type(), names)?, true).into());
             }
             _ => return Err(unsupported(path, data_type)),
         },
@@ -194,7 +203,7 @@ mod tests {
 
     fn schema(fields: &[(&str, ArrowType)]) -> StructType {
         let fields: Vec<Field> = fields.iter().map(|(name, t)| Field::new(*name, t.clone(), false)).collect();
-        from_arrow(&Schema::new(fields)).unwrap()
+        from_arrow(&Schema::new(fields), Names::Plain).unwrap()
     }
 
     #[test]
@@ -216,8 +225,13 @@ mod tests {
         assert_eq!(types[4], "string");
         assert!(json["fields"][0]["nullable"].as_bool().unwrap());
         assert!(has_timestamp_ntz(&fields));
-        assert!(from_arrow(&Schema::new(vec![Field::new("a", ArrowType::Null, true)])).is_err());
-        assert!(from_arrow(&Schema::new(vec![Field::new("a", ArrowType::Int8, true), Field::new("A", ArrowType::Int8, true)])).is_err());
+        let odd = Schema::new(vec![Field::new("a b", ArrowType::Int8, true)]);
+        assert!(from_arrow(&odd, Names::Plain).is_err() && from_arrow(&odd, Names::Mapped).is_ok());
+        assert!(from_arrow(&Schema::new(vec![Field::new("a", ArrowType::Null, true)]), Names::Plain).is_err());
+        assert!(
+            from_arrow(&Schema::new(vec![Field::new("a", ArrowType::Int8, true), Field::new("A", ArrowType::Int8, true)]), Names::Plain)
+                .is_err()
+        );
     }
 
     #[test]

@@ -20,10 +20,11 @@ use weir_core::{Error, Result, failpoint};
 
 use super::action::{read_commit, write_commit};
 use super::commit::{Batch, Change, Decision, LayoutsInUse, Tried, actions, decide};
-use super::layout::{Layout, Request};
+use super::layout::{InUse, Layout, Request};
 use super::location::{Put, TableLocation, commit_name};
 use super::maintain::Maintenance;
 use super::options::SinkOptions;
+use super::small_files::SmallFiles;
 use super::state::{self, Fingerprint, TableState, Trail, refresh};
 use super::upsert::{Merged, Merging};
 use super::writer::{DeltaWriter, WriterSettings};
@@ -47,6 +48,7 @@ pub struct DeltaSink {
     opened_table: Option<String>,
     shared: Mutex<Shared>,
     maintenance: Maintenance,
+    small_files: SmallFiles,
 }
 
 /// What a sink is to take, and who knows what its table has of SQL.
@@ -90,7 +92,7 @@ impl DeltaSink {
         let maintenance = Maintenance::new(location.clone());
         let opened_table = table_id.clone();
         let shared = Mutex::new(Shared { table, table_id, layout, in_use: LayoutsInUse::new() });
-        Ok(Self { location, options, request, app_id, opened_table, shared, maintenance })
+        Ok(Self { location, options, request, app_id, opened_table, shared, maintenance, small_files: SmallFiles::default() })
     }
 
     /// Refuses columns that no table could take; reads nothing.
@@ -116,7 +118,8 @@ impl DeltaSink {
 
     async fn commit_files(&self, batch: &BatchId, files: &[WrittenFile]) -> Result<Committed> {
         let mut shared = self.shared.lock().await;
-        let written_under = shared.in_use.remove(&batch.batch).unwrap_or_else(|| Arc::clone(&shared.layout));
+        let in_use = shared.in_use.remove(&batch.batch).unwrap_or_else(|| InUse::new(Arc::clone(&shared.layout)));
+        let written_under = in_use.layout;
         let txn_id = uuid::Uuid::new_v4().to_string();
         let new_table_id = uuid::Uuid::new_v4().to_string();
         let mut tried = Tried::Never;
@@ -170,6 +173,7 @@ impl DeltaSink {
                 user_metadata: self.options.user_metadata.as_deref(),
                 now_ms: Utc::now().timestamp_millis(),
                 new_table_id: &new_table_id,
+                numbered: in_use.numbers.taken(),
             };
             let body = write_commit(&actions(&parts, shared.table.as_ref(), &shared.layout)?)?;
             let version = shared.table.as_ref().map_or(0, |table| table.version + 1);
@@ -179,6 +183,7 @@ impl DeltaSink {
                     failpoint::hit("sink.commit.after")?;
                     self.step_over(&mut shared, version, &body, entry)?;
                     drop(shared);
+                    self.small_files.committed(parts.change.added());
                     if let (Some(merging), Some(merged)) = (&merge.merging, &merged) {
                         self.delete_superfluous(batch, merging.left_over(merged)).await;
                     }
@@ -326,10 +331,10 @@ impl Sink for DeltaSink {
 
     async fn writer(&self, batch: &BatchId, lane: usize) -> Result<Box<dyn SinkWriter>> {
         let mut shared = self.shared.lock().await;
-        let current = Arc::clone(&shared.layout);
-        let layout = Arc::clone(shared.in_use.entry(batch.batch).or_insert(current));
+        let current = InUse::new(Arc::clone(&shared.layout));
+        let in_use = shared.in_use.entry(batch.batch).or_insert(current).clone();
         let settings = self.writer_settings(shared.table.as_ref());
-        Ok(Box::new(DeltaWriter::new(self.location.clone(), layout, settings, lane)))
+        Ok(Box::new(DeltaWriter::new(self.location.clone(), in_use, settings, lane)))
     }
 
     async fn commit(&self, batch: &BatchId, parts: Vec<Written>) -> Result<Committed> {
@@ -340,7 +345,10 @@ impl Sink for DeltaSink {
     async fn maintain(&self, _batch: u64) -> Result<()> {
         let table = self.shared.lock().await.table.clone();
         match table {
-            Some(table) => self.maintenance.run(&table).await,
+            Some(table) => {
+                self.maintenance.run(&table).await?;
+                self.small_files.look(&self.location, table.version).await
+            }
             None => Ok(()),
         }
     }

@@ -13,9 +13,9 @@ use object_store::ObjectMeta;
 use weir_core::storage::failure;
 use weir_core::{Error, ErrorClass, Result};
 
-use super::action::{CommitFacts, MetaData, Protocol, read_commit};
-use super::damage;
+use super::action::{CommitFacts, MetaData, Protocol, ROW_TRACKING, newest_row_id, read_commit};
 use super::location::{TableLocation, commit_name, version_of};
+use super::{damage, features};
 
 /// The table at one version, as far as an append is concerned.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +30,25 @@ pub struct TableState {
     pub schema: StructType,
     /// The newest batch recorded for the query.
     pub recorded: Option<u64>,
+    /// What the next version goes on from, in tables whose features ask for it.
+    pub counts: Counts,
     /// What the newest entry looked like; tells a table that was replaced.
     pub entry: Fingerprint,
+}
+
+/// Counts that each version carries on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// When the newest version was made by its own word, milliseconds since the epoch.
+    pub in_commit_timestamp: Option<i64>,
+    /// The newest row id that was given.
+    pub row_id: Option<i64>,
+}
+
+impl Counts {
+    fn after(self, facts: &CommitFacts) -> Self {
+        Self { in_commit_timestamp: facts.in_commit_timestamp, row_id: facts.row_ids.or(self.row_id) }
+    }
 }
 
 /// What is known of a log entry's object; absent parts are unknown.
@@ -91,6 +108,7 @@ impl TableState {
     pub fn advance(&mut self, facts: &CommitFacts, entry: Fingerprint, app_id: &str) -> Result<()> {
         self.version += 1;
         self.entry = entry;
+        self.counts = self.counts.after(facts);
         if let Some(metadata) = &facts.metadata {
             self.schema = parse_schema(metadata)?;
             self.metadata = metadata.clone();
@@ -113,7 +131,8 @@ impl TableState {
             ));
         };
         let recorded = facts.txns.iter().rfind(|txn| txn.app_id == app_id).and_then(|txn| u64::try_from(txn.version).ok());
-        Ok(Self { version: 0, schema: parse_schema(&metadata)?, metadata, protocol, recorded, entry })
+        let counts = Counts::default().after(facts);
+        Ok(Self { version: 0, schema: parse_schema(&metadata)?, metadata, protocol, recorded, counts, entry })
     }
 }
 
@@ -213,7 +232,24 @@ pub async fn load(location: &TableLocation, app_id: &str) -> Result<Option<Table
     let schema = parse_schema(&metadata)?;
     let version = snapshot.version();
     let entry = damage::newest_entry(location, version).await?.as_ref().map(Fingerprint::of).unwrap_or_default();
-    Ok(Some(TableState { version, metadata, protocol, schema, recorded, entry }))
+    let counts = counts_in(location, &snapshot, &protocol).await?;
+    Ok(Some(TableState { version, metadata, protocol, schema, recorded, counts, entry }))
+}
+
+/// The counts of a snapshot; the log is only looked through where a feature asks for it.
+async fn counts_in(location: &TableLocation, snapshot: &SnapshotRef, protocol: &Protocol) -> Result<Counts> {
+    let (timestamps, row_ids) = (features::has(protocol, features::IN_COMMIT_TIMESTAMP), features::has(protocol, features::ROW_TRACKING));
+    if !timestamps && !row_ids {
+        return Ok(Counts::default());
+    }
+    let engine = location.log_store().engine(None);
+    let (snapshot, version) = (Arc::clone(snapshot), snapshot.version());
+    let read = tokio::task::spawn_blocking(move || {
+        let domain = if row_ids { snapshot.get_domain_metadata_internal(ROW_TRACKING, engine.as_ref())? } else { None };
+        let in_commit_timestamp = if timestamps { snapshot.get_in_commit_timestamp(engine.as_ref())? } else { None };
+        Ok(Counts { in_commit_timestamp, row_id: domain.as_deref().and_then(newest_row_id) })
+    });
+    flatten(location, "read the counts of", Some(version), read.await).await
 }
 
 /// The metadata and protocol of a snapshot.

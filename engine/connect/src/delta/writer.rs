@@ -14,8 +14,9 @@ use weir_core::{Error, Result};
 
 use super::enforce::Enforcer;
 use super::file::{DataFile, FinishedFile};
-use super::layout::Layout;
+use super::layout::{InUse, Layout};
 use super::location::TableLocation;
+use super::mapping;
 use super::memory::{LANE_BYTES, LANE_FILES, Share};
 use super::options::Compression;
 use super::partition::{self, Values};
@@ -48,8 +49,9 @@ pub struct DeltaWriter {
 
 impl DeltaWriter {
     /// A writer without rows.
-    pub fn new(location: TableLocation, layout: Arc<Layout>, settings: WriterSettings, lane: usize) -> Self {
-        let enforcer = Enforcer::new(Arc::clone(&layout));
+    pub fn new(location: TableLocation, in_use: InUse, settings: WriterSettings, lane: usize) -> Self {
+        let layout = Arc::clone(&in_use.layout);
+        let enforcer = Enforcer::new(in_use);
         Self { location, layout, enforcer, settings, lane, open: Vec::new(), done: Vec::new(), rows: 0, share: Share::default() }
     }
 
@@ -92,7 +94,7 @@ impl DeltaWriter {
     }
 
     fn create(&self, values: &Values, sample: &RecordBatch) -> Result<DataFile> {
-        let folder = partition::folder(&self.layout.partition_columns, values);
+        let folder = partition::folder(&self.layout.physical_partitions, values);
         let extension = self.settings.compression.extension();
         let name = format!("{folder}part-{:05}-{}.c000{extension}.parquet", self.lane, uuid::Uuid::new_v4());
         let path = self.location.path_of(&name)?;
@@ -101,7 +103,7 @@ impl DeltaWriter {
 
     async fn close(&mut self, values: Values, file: DataFile) -> Result<()> {
         let FinishedFile { name, size, rows, stats } = file.finish().await?;
-        let partition_values = self.layout.partition_columns.iter().cloned().zip(values).collect();
+        let partition_values = self.layout.physical_partitions.iter().cloned().zip(values).collect();
         let modification_time_ms = Utc::now().timestamp_millis();
         self.done.push(WrittenFile { path: name, size, rows, modification_time_ms, partition_values, stats: Some(stats) });
         Ok(())
@@ -143,13 +145,15 @@ impl SinkWriter for DeltaWriter {
         }
         self.rows += slice.num_rows() as u64;
         let rows = self.enforcer.rows(&slice).await?;
-        let failed = |error| Error::retryable("TASK_WRITE_FAILED", "the rows could not be split by partition").with_source(error);
+        let failed = |error| Error::retryable("TASK_WRITE_FAILED", "the rows could not be put into files").with_source(error);
         if self.layout.partition_indexes.is_empty() {
+            let rows = mapping::relabelled(&rows, &self.layout.file).map_err(failed)?;
             self.write_part(Values::new(), rows).await?;
             return self.bound().await;
         }
         for (values, part) in partition::split(&rows, &self.layout.partition_indexes).map_err(failed)? {
-            let part = part.project(&self.layout.file_indexes).map_err(failed)?;
+            let part =
+                part.project(&self.layout.file_indexes).and_then(|part| mapping::relabelled(&part, &self.layout.file)).map_err(failed)?;
             self.write_part(values, part).await?;
             self.bound().await?;
         }

@@ -14,7 +14,7 @@ use weir_decode::spark_type::spark_field_type_name;
 use super::super::features;
 use super::super::layout::{Layout, Request};
 use super::super::partition::can_partition;
-use super::super::schema::{self, same_name};
+use super::super::schema::{self, Names, same_name};
 use super::super::state::TableState;
 use crate::open::UpsertBy;
 
@@ -41,8 +41,15 @@ impl Keys {
         }
         let order = by.order_by.as_deref().map(|name| resolve("upsertOrderBy", name, layout)).transpose()?;
         if let Some(table) = existing {
-            features::check_mergeable(&request.url, &table.metadata)?;
-            let query = schema::from_arrow(&request.query)?;
+            features::check_mergeable(&request.url, &table.protocol, &table.metadata)?;
+            if let Some(identity) = layout.rules.identity.first() {
+                let text = format!(
+                    "rows cannot be merged by upsertKeys into the Delta table {}: its column `{}` is an identity column, whose numbers a merge has to keep; merge into a table without it",
+                    request.url, identity.column
+                );
+                return Err(Error::config("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", text));
+            }
+            let query = schema::from_arrow(&request.query, Names::Plain)?;
             let mut lacking = Vec::new();
             find_lacking("", &table.schema, &query, &mut lacking);
             lacking.retain(|name| !layout.rules.generates(name));

@@ -12,7 +12,7 @@ use arrow::compute::filter_record_batch;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use weir_core::{Error, Result};
 
-use super::super::layout::Layout;
+use super::super::layout::{InUse, Layout};
 use super::super::location::TableLocation;
 use super::super::writer::{DeltaWriter, WriterSettings};
 use super::read::{self, TableFile};
@@ -28,7 +28,7 @@ pub struct Rewrite<'a> {
 
 /// Writes what remains of the files; `whole` is the layout of the table's whole rows.
 pub async fn rewrite(location: &TableLocation, whole: &Arc<Layout>, settings: &WriterSettings, files: &[Rewrite<'_>]) -> Result<Written> {
-    let mut writer = DeltaWriter::new(location.clone(), Arc::clone(whole), settings.clone(), 0);
+    let mut writer = DeltaWriter::new(location.clone(), InUse::new(Arc::clone(whole)), settings.clone(), 0);
     for file in files {
         if let Err(error) = copy(location, whole, file, &mut writer).await {
             Box::new(writer).abort().await;
