@@ -4,6 +4,8 @@
 
 #[path = "delta/features.rs"]
 mod features;
+#[path = "delta/feed.rs"]
+mod feed;
 #[path = "delta/golden.rs"]
 mod golden;
 #[path = "delta/judged.rs"]

@@ -7,7 +7,7 @@ const OPTIONS: &str = "org.apache.spark.sql.delta.DeltaOptions";
 const TRAVEL: &str = "org.apache.spark.sql.delta.DeltaTimeTravelSpec";
 
 const CHANGE_FEED: &str =
-    "reads the change data feed, which Weir does not yet: remove it, and use skipChangeCommits to pass updates and deletes by";
+    "reads the change data feed between two versions, which Weir reads as a stream only: remove it, and set readChangeFeed on a source";
 const SCHEMA_LOG: &str = "tracks renamed and dropped columns, which Weir does not: remove it; added columns are followed without it";
 
 const REPLACES: &str = "replaces rows of the table by a batch, which a stream cannot do: remove it; upsertKeys merges by key";
@@ -75,7 +75,16 @@ pub const DELTA_ROWS: &[OptionRow] = &[
     OptionRow::new("withEventTimeOrder", Kind::Bool, "Order of the first snapshot by event time.", OPTIONS)
         .stream()
         .ignored("the order within the first snapshot matters to stateful queries only, which Weir does not have yet"),
-    OptionRow::new("readChangeFeed", Kind::Bool, "Refused.", OPTIONS).alias(&["readChangeData"]).read().refused(CHANGE_FEED),
+    OptionRow::new(
+        "readChangeFeed",
+        Kind::Bool,
+        "Whether the rows are what each version did: inserts, deletes, updates before and after, with _change_type, _commit_version, _commit_timestamp.",
+        OPTIONS,
+    )
+    .alias(&["readChangeData"])
+    .stream()
+    .default("false"),
+    OptionRow::new("readChangeFeed", Kind::Bool, "Refused.", OPTIONS).alias(&["readChangeData"]).table().refused(CHANGE_FEED),
     OptionRow::new("endingVersion", Kind::Text, "Refused.", OPTIONS).read().refused(CHANGE_FEED),
     OptionRow::new("endingTimestamp", Kind::Text, "Refused.", OPTIONS).read().refused(CHANGE_FEED),
     OptionRow::new("schemaTrackingLocation", Kind::Path, "Refused.", OPTIONS).alias(&["schemaLocation"]).stream().refused(SCHEMA_LOG),

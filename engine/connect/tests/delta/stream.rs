@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Int32Type, Int64Type};
+use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use serde_json::{Value, json};
 use weir_connect::open::{MalformedRecords, SourceContext, SourcePlace};
@@ -122,7 +122,9 @@ pub fn rows_of(batches: &[Batch]) -> Vec<Value> {
 
 /// The rows of a range with all columns, as JSON arrays in reading order.
 pub async fn read(source: &mut dyn Source, start: Option<&Offset>, end: &Offset) -> Result<Vec<Value>> {
-    let columns = (0..source.schema().fields().len()).collect();
+    // When Spark ran its cases is nothing to compare.
+    let schema = source.schema();
+    let columns = (0..schema.fields().len()).filter(|column| schema.field(*column).name() != "_commit_timestamp").collect();
     read_columns(source, start, end, columns).await
 }
 
@@ -145,6 +147,7 @@ fn to_json(batch: &RecordBatch, row: usize) -> Value {
         DataType::Utf8 => json!(column.as_string::<i32>().value(row)),
         DataType::Int32 => json!(column.as_primitive::<Int32Type>().value(row)),
         DataType::Int64 => json!(column.as_primitive::<Int64Type>().value(row)),
+        DataType::Timestamp(..) => json!(column.as_primitive::<TimestampMicrosecondType>().value(row)),
         other => panic!("the tests have no {other}"),
     });
     Value::Array(values.collect())

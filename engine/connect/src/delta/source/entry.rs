@@ -65,6 +65,9 @@ pub struct Commit {
     pub added: Vec<DataFile>,
     /// The first file whose data went.
     pub removed: Option<String>,
+    /// Files that say what it did to rows, for a change data feed: its change files, or else all that it added and removed.
+    pub changes: Vec<DataFile>,
+    has_change_files: bool,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +78,7 @@ struct Line {
     protocol: Option<Protocol>,
     add: Option<Added>,
     remove: Option<Removed>,
+    cdc: Option<Added>,
 }
 
 #[derive(Deserialize)]
@@ -100,6 +104,17 @@ struct Added {
     deletion_vector: Option<Value>,
 }
 
+impl Added {
+    fn into_file(self) -> DataFile {
+        DataFile {
+            path: self.path,
+            size: self.size,
+            modified_ms: self.modification_time,
+            facts: FileFacts::Logged { partition_values: self.partition_values, deletion_vector: self.deletion_vector },
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Removed {
@@ -107,6 +122,8 @@ struct Removed {
     /// Absent in entries of old writers, for which it was true.
     #[serde(default = "yes")]
     data_change: bool,
+    #[serde(default)]
+    size: u64,
 }
 
 fn yes() -> bool {
@@ -116,7 +133,17 @@ fn yes() -> bool {
 impl Commit {
     /// Reads the entry of a version; `name` is for the error.
     pub fn parse(version: u64, name: &str, body: &[u8]) -> Result<Self> {
-        let mut commit = Self { version, time_ms: None, operation: None, metadata: None, protocol: None, added: Vec::new(), removed: None };
+        let mut commit = Self {
+            version,
+            time_ms: None,
+            operation: None,
+            metadata: None,
+            protocol: None,
+            added: Vec::new(),
+            removed: None,
+            changes: Vec::new(),
+            has_change_files: false,
+        };
         if body.iter().all(u8::is_ascii_whitespace) {
             return Err(damage::entry(name, "it is empty"));
         }
@@ -143,15 +170,26 @@ impl Commit {
         self.metadata = line.meta_data.or(self.metadata.take());
         self.protocol = line.protocol.or(self.protocol.take());
         if let Some(add) = line.add.filter(|add| add.data_change) {
-            self.added.push(DataFile {
-                path: add.path,
-                size: add.size,
-                modified_ms: add.modification_time,
-                facts: FileFacts::Logged { partition_values: add.partition_values, deletion_vector: add.deletion_vector },
-            });
+            let file = add.into_file();
+            self.note_change(&file);
+            self.added.push(file);
         }
         if let Some(remove) = line.remove.filter(|remove| remove.data_change) {
+            let facts = FileFacts::Logged { partition_values: BTreeMap::new(), deletion_vector: None };
+            self.note_change(&DataFile { path: remove.path.clone(), size: remove.size, modified_ms: 0, facts });
             self.removed.get_or_insert(remove.path);
+        }
+        if let Some(file) = line.cdc.map(Added::into_file) {
+            if !std::mem::replace(&mut self.has_change_files, true) {
+                self.changes.clear();
+            }
+            self.changes.push(file);
+        }
+    }
+
+    fn note_change(&mut self, file: &DataFile) {
+        if !self.has_change_files {
+            self.changes.push(file.clone());
         }
     }
 

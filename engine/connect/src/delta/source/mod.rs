@@ -4,7 +4,8 @@
 //! moves between Spark and Weir. Where a new query begins is stored in the
 //! source's log before its first batch, so that a batch is repeated with the
 //! same files; Spark stores it nowhere. A commit that took data away, lost
-//! versions and columns that do not fit end the query, by the options.
+//! versions and columns that do not fit end the query, by the options. With
+//! `readChangeFeed` it is what each version did to rows (`feed`).
 //!
 //! `offset`, `plan`, `entry`, `compat`, `check`, `waiting` decide; `log`,
 //! `table`, `starting`, `read` do; this module brings them together.
@@ -12,6 +13,7 @@
 mod check;
 mod compat;
 mod entry;
+mod feed;
 mod log;
 mod offset;
 mod options;
@@ -31,11 +33,12 @@ use weir_core::storage::Storage;
 use weir_core::{Offset, Result};
 
 use self::entry::{Commit, DataFile};
+use self::feed::{Grouped, Inserted};
 use self::log::{CommitLog, Expect};
 use self::offset::{DeltaOffset, Mark, Stage};
 pub use self::options::DeltaSourceOptions;
 use self::plan::{Limits, Walk, lies_between};
-use self::read::TableScan;
+use self::read::{Piece, TableScan};
 use self::table::SourceTable;
 use self::waiting::Waiting;
 use crate::delta::location::TableLocation;
@@ -65,7 +68,7 @@ impl PreparedDelta {
 #[async_trait]
 impl PreparedSource for PreparedDelta {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.table.schema)
+        self.options.schema(&self.table)
     }
 
     async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>> {
@@ -154,13 +157,19 @@ impl DeltaSource {
         if beginning.stage == Stage::Log {
             self.table.check_columns_at(beginning.mark.version).await?;
         }
+        if self.options.change_feed {
+            feed::check_version(beginning.mark.version, &self.table).await?;
+        }
         Ok(self.beginning.insert(beginning).clone())
     }
 
     /// The files of a commit, if a stream may read it.
     fn judged<'a>(&mut self, commit: &'a Commit) -> Result<&'a [DataFile]> {
         self.table.check_commit(commit)?;
-        let files = commit.readable(self.options.changes, &self.table.path())?;
+        if self.options.change_feed {
+            feed::check_commit(commit, &self.table)?;
+        }
+        let files = self.options.files_of(commit, &self.table.path())?;
         self.waiting.note(commit, files);
         Ok(files)
     }
@@ -190,7 +199,12 @@ impl DeltaSource {
             let Some(commit) = self.commits.commit(version, Expect::Perhaps(now_ms)).await? else { break };
             version = commit.version + 1;
             let files = self.judged(&commit)?;
-            if walk.version(commit.version, files.iter().map(|file| file.size)).is_break() {
+            let sizes = files.iter().map(|file| file.size);
+            let taken = match self.options.change_feed {
+                true => walk.changes(commit.version, &sizes.collect::<Vec<_>>()),
+                false => walk.version(commit.version, sizes),
+            };
+            if taken.is_break() {
                 break;
             }
         }
@@ -217,7 +231,7 @@ impl DeltaSource {
         for _ in 0..LOOK_AHEAD {
             let version = self.waiting.next_behind(first);
             let Some(commit) = self.commits.read(version).await? else { return Ok(()) };
-            let files = commit.readable(self.options.changes, "").unwrap_or(&commit.added);
+            let files = self.options.files_of(&commit, "").unwrap_or(&commit.added);
             self.waiting.note(&commit, files);
         }
         Ok(())
@@ -225,25 +239,43 @@ impl DeltaSource {
 
     /// The files of a planned range in reading order.
     async fn files_between(&mut self, start: &DeltaOffset, end: &DeltaOffset) -> Result<Vec<DataFile>> {
-        let mut found = Vec::new();
-        let options = self.options.clone();
-        let mut take = |version: u64, files: &[DataFile]| {
-            let inside = (0..).zip(files).filter(|(file, _)| lies_between(start.mark, end.mark, version, *file));
-            found.extend(inside.map(|(_, file)| file).filter(|file| options.wants(&file.path)).cloned());
-        };
-        let mut version = start.mark.version;
-        if start.stage == Stage::FirstSnapshot {
-            take(version, &self.snapshot_files(version).await?);
-            version += 1;
-        }
+        let mut found = self.snapshot_files_between(start, end).await?;
+        let mut version = start.mark.version + u64::from(start.stage == Stage::FirstSnapshot);
         while Mark::before(version) < end.mark {
             let Some(commit) = self.commits.commit(version, Expect::Certainly).await? else { break };
             if Mark::before(commit.version) < end.mark {
-                take(commit.version, self.judged(&commit)?);
+                let files = self.judged(&commit)?;
+                let inside = (0..).zip(files).filter(|(file, _)| lies_between(start.mark, end.mark, commit.version, *file));
+                found.extend(inside.map(|(_, file)| file.clone()));
             }
             version = commit.version + 1;
         }
+        found.retain(|file| self.options.wants(&file.path));
         Ok(found)
+    }
+
+    async fn snapshot_files_between(&mut self, start: &DeltaOffset, end: &DeltaOffset) -> Result<Vec<DataFile>> {
+        if start.stage != Stage::FirstSnapshot {
+            return Ok(Vec::new());
+        }
+        let files = self.snapshot_files(start.mark.version).await?;
+        let inside = (0..).zip(files.iter()).filter(|(file, _)| lies_between(start.mark, end.mark, start.mark.version, *file));
+        Ok(inside.map(|(_, file)| file.clone()).collect())
+    }
+
+    /// What a planned range of the change feed is read from.
+    async fn changes_between(&mut self, start: &DeltaOffset, end: &DeltaOffset) -> Result<Vec<feed::Changes>> {
+        let mut grouped = Grouped::default();
+        let mut version = start.mark.version + u64::from(start.stage == Stage::FirstSnapshot || start.mark.file.is_some());
+        while Mark::before(version) < end.mark {
+            let Some(commit) = self.commits.commit(version, Expect::Certainly).await? else { break };
+            if Mark::before(commit.version) < end.mark {
+                self.judged(&commit)?;
+                grouped.take(&commit);
+            }
+            version = commit.version + 1;
+        }
+        Ok(grouped.into_groups())
     }
 
     fn table_scan(&mut self, scan: &Scan) -> Result<Arc<TableScan>> {
@@ -252,7 +284,7 @@ impl DeltaSource {
         {
             return Ok(Arc::clone(made));
         }
-        let made = Arc::new(TableScan::new(&self.table, self.options.loss, scan)?);
+        let made = Arc::new(TableScan::new(&self.table, &self.options.schema(&self.table), self.options.loss, scan)?);
         self.scan = Some((scan.columns.clone(), Arc::clone(&made)));
         Ok(made)
     }
@@ -267,6 +299,17 @@ impl DeltaSource {
     }
 }
 
+impl DeltaSourceOptions {
+    fn schema(&self, table: &SourceTable) -> SchemaRef {
+        if self.change_feed { feed::schema(&table.schema) } else { Arc::clone(&table.schema) }
+    }
+
+    /// The files of a commit that the stream reads, by which offsets count.
+    fn files_of<'a>(&self, commit: &'a Commit, url: &str) -> Result<&'a [DataFile]> {
+        if self.change_feed { Ok(&commit.changes) } else { commit.readable(self.changes, url) }
+    }
+}
+
 fn description(table: &SourceTable) -> String {
     format!("DeltaSource[{}]", table.path())
 }
@@ -274,7 +317,7 @@ fn description(table: &SourceTable) -> String {
 #[async_trait]
 impl Source for DeltaSource {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.table.schema)
+        self.options.schema(&self.table)
     }
 
     fn description(&self) -> String {
@@ -288,6 +331,9 @@ impl Source for DeltaSource {
         let version =
             if last.mark.file.is_none() && last.stage == Stage::Log { last.mark.version.saturating_sub(1) } else { last.mark.version };
         self.table.check_columns_at(version).await?;
+        if self.options.change_feed {
+            feed::check_version(version, &self.table).await?;
+        }
         self.planned = Some(last);
         Ok(())
     }
@@ -323,11 +369,22 @@ impl Source for DeltaSource {
     async fn partitions(&mut self, start: Option<&Offset>, end: &Offset, scan: &Scan) -> Result<Vec<Box<dyn PartitionReader>>> {
         let start = self.start_or_beginning(start).await?;
         let end = self.parse(end)?;
-        let files = self.files_between(&start, &end).await?;
-        if files.is_empty() {
+        let files = match self.options.change_feed {
+            true => self.snapshot_files_between(&start, &end).await?,
+            false => self.files_between(&start, &end).await?,
+        };
+        let changes = if self.options.change_feed { self.changes_between(&start, &end).await? } else { Vec::new() };
+        if files.is_empty() && changes.is_empty() {
             return Ok(Vec::new());
         }
-        self.table_scan(scan)?.readers(files).await
+        let inserted = match self.options.change_feed && !files.is_empty() {
+            true => Some(Inserted::at(&self.table, start.mark.version).await?),
+            false => None,
+        };
+        let scan = self.table_scan(scan)?;
+        let mut pieces = scan.resolved(files, inserted).await?;
+        pieces.extend(changes.into_iter().map(Piece::Changes));
+        Ok(scan.readers(pieces))
     }
 
     async fn commit(&mut self, end: &Offset) -> Result<()> {

@@ -53,6 +53,8 @@ pub enum Loss {
 pub struct DeltaSourceOptions {
     /// The table's folder, as it was written.
     pub path: String,
+    /// `readChangeFeed`: what each version did to rows, instead of what it added.
+    pub change_feed: bool,
     /// Where a new query starts.
     pub starting: Starting,
     /// Limits of a batch.
@@ -81,8 +83,15 @@ impl DeltaSourceOptions {
             Regex::new(&pattern)
                 .map_err(|e| Error::config("DELTA_REGEX_OPT_SYNTAX_ERROR", "Please recheck your syntax for 'excludeRegex'").with_source(e))
         });
+        if parsed.bool("readChangeFeed") && exclude.is_some() {
+            return Err(Error::config(
+                "DELTA_ILLEGAL_OPTION",
+                "excludeRegex cannot be used with readChangeFeed, since a version's changes are read whole; remove one of them, and filter in the SQL",
+            ));
+        }
         Ok(Self {
             path: parsed.str("path"),
+            change_feed: parsed.bool("readChangeFeed"),
             starting: starting(parsed, conf)?,
             limits: limits(parsed),
             changes,
@@ -161,6 +170,8 @@ mod tests {
         assert_eq!(changes(&["ignoreChanges", "skipChangeCommits"]), Changes::SkipCommits);
         let options = parse(&[("excludeRegex", r"k=1/.*\.parquet$")]).unwrap();
         assert!(options.wants("k=2/a.parquet") && !options.wants("k=1/a.parquet"));
+        assert!(!options.change_feed && parse(&[("readChangeData", "true")]).unwrap().change_feed);
+        assert!(parse(&[("readChangeFeed", "true"), ("excludeRegex", "x")]).unwrap_err().contains("readChangeFeed"));
     }
 
     #[test]
@@ -176,7 +187,6 @@ mod tests {
             ("startingTimestamp", "x", "The provided timestamp ('x') cannot be converted to a valid timestamp."),
             ("excludeRegex", "[", "Please recheck your syntax for 'excludeRegex'"),
             ("versionAsOf", "0", "is an option of a delta static table, not of a source"),
-            ("readChangeFeed", "true", "change data feed"),
             ("noSuchOption", "1", "is not an option of the delta source"),
         ] {
             let error = parse(&[(name, value)]).unwrap_err();

@@ -27,11 +27,15 @@ struct Budget {
 }
 
 impl Budget {
-    fn admit(&mut self, size: u64) -> bool {
+    fn admit_all(&mut self, sizes: &[u64]) -> bool {
         let has_capacity = self.files > 0 && self.bytes > 0;
-        self.files = self.files.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(size);
+        self.files = self.files.saturating_sub(sizes.len() as u64);
+        self.bytes = self.bytes.saturating_sub(sizes.iter().sum());
         has_capacity
+    }
+
+    fn admit(&mut self, size: u64) -> bool {
+        self.admit_all(&[size])
     }
 }
 
@@ -82,6 +86,30 @@ impl Walk {
         }
         self.reached = Some(Mark::before(version + 1));
         ControlFlow::Continue(())
+    }
+
+    /// Takes a version of a change data feed, whole or not at all; behind it the offset stays in the version.
+    pub fn changes(&mut self, version: u64, sizes: &[u64]) -> ControlFlow<()> {
+        if version > self.start.version {
+            if self.bound.is_some_and(|bound| bound < Mark::before(version)) {
+                return ControlFlow::Break(());
+            }
+            self.reached = Some(Mark::before(version));
+        }
+        let last = (sizes.len() as u64).checked_sub(1).map(|last| Mark { version, file: Some(last) });
+        if let Some(mark) = last.filter(|mark| *mark > self.start) {
+            if self.bound.is_some_and(|bound| bound < mark) {
+                return ControlFlow::Break(());
+            }
+            if self.budget.as_mut().is_some_and(|budget| !budget.admit_all(sizes)) {
+                return ControlFlow::Break(());
+            }
+            self.reached = Some(mark);
+        }
+        match self.bound.is_some_and(|bound| bound.version <= version) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 
     /// Where the batch that began at `start` ends; `start` itself when nothing is new.
@@ -161,6 +189,25 @@ mod tests {
         assert_eq!(next(&begin, None, bytes(10), &[], &log), at(0, Some(0), Stage::Log), "more than the limit, but one file");
         assert_eq!(next(&begin, None, bytes(51), &[], &log), at(3, None, Stage::Log), "empty versions are passed");
         assert_eq!(next(&begin, None, bytes(52), &[], &log), at(4, None, Stage::Log));
+    }
+
+    #[test]
+    fn versions_of_a_change_feed_are_taken_whole() {
+        let log: [&[u64]; 5] = [&[], &[5, 5], &[], &[5, 5, 5], &[]];
+        let from = |start: Mark, bound: Option<Mark>, files: u64| {
+            let mut walk = Walk::new(start, bound, Some(Limits { files, bytes: u64::MAX }));
+            for version in start.version..5 {
+                if walk.is_beyond(version) || walk.changes(version, log[usize::try_from(version).unwrap()]).is_break() {
+                    break;
+                }
+            }
+            walk.end(&at(start.version, start.file, Stage::Log)).mark
+        };
+        let mark = |version, file| Mark { version, file: Some(file) };
+        assert_eq!(from(Mark::before(0), None, 1), Mark::before(3), "one version beyond the limit, and what is free");
+        assert_eq!(from(Mark::before(0), None, 3), Mark::before(4), "some is left, so the next version is taken whole");
+        assert_eq!(from(mark(1, 1), Some(mark(3, 2)), 9), mark(3, 2));
+        assert_eq!(from(mark(3, 2), Some(mark(3, 2)), 9), mark(3, 2), "nothing is new");
     }
 
     #[test]

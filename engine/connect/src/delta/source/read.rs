@@ -4,12 +4,13 @@
 //! A scan is made once for the columns that the query wants. Each file's facts
 //! (from the log, or from a snapshot) go through the kernel's own replay, which
 //! adds what makes its rows those of the table. One reader reads some files one
-//! after the other on its lane's thread.
+//! after the other on its lane's thread. Changes of a feed are pieces like
+//! files (`feed`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, StringArray};
+use arrow::array::{ArrayRef, BooleanArray, StringArray, new_null_array};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -24,6 +25,7 @@ use serde_json::json;
 use weir_core::{Error, Result};
 
 use super::entry::{DataFile, FileFacts};
+use super::feed::{self, Changes, Inserted};
 use super::options::Loss;
 use super::table::SourceTable;
 use crate::delta::state::flatten;
@@ -40,6 +42,8 @@ pub struct TableScan {
     table: Arc<SourceTable>,
     loss: Loss,
     scan: KernelScan,
+    /// The table's columns that are read from files.
+    columns: Vec<String>,
     schema: SchemaRef,
     max_rows: usize,
     max_bytes: usize,
@@ -47,9 +51,10 @@ pub struct TableScan {
 
 impl TableScan {
     /// A scan of some columns.
-    pub fn new(table: &Arc<SourceTable>, loss: Loss, scan: &Scan) -> Result<Self> {
-        let schema = Arc::new(table.schema.project(&scan.columns).map_err(|e| internal("project the Delta source's columns", e))?);
-        let mut names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    pub fn new(table: &Arc<SourceTable>, of: &SchemaRef, loss: Loss, scan: &Scan) -> Result<Self> {
+        let schema = Arc::new(of.project(&scan.columns).map_err(|e| internal("project the Delta source's columns", e))?);
+        let stored = schema.fields().iter().map(|field| field.name().as_str()).filter(|name| table.schema.index_of(name).is_ok());
+        let mut names: Vec<&str> = stored.collect();
         let partition_by = table.columns.partition_by();
         let is_stored = |name: &str| !partition_by.iter().any(|column| column == name);
         if !names.iter().any(|name| is_stored(name)) {
@@ -70,24 +75,34 @@ impl TableScan {
             table: Arc::clone(table),
             loss,
             scan: scan_of_kernel,
+            columns: names.iter().map(|name| (*name).to_owned()).collect(),
             schema,
             max_rows: scan.max_rows.max(1),
             max_bytes: scan.max_bytes.max(1),
         })
     }
 
-    /// Readers of files, which keep their order.
-    pub async fn readers(self: &Arc<Self>, files: Vec<DataFile>) -> Result<Vec<Box<dyn PartitionReader>>> {
+    /// Files as what is read of them; `inserted` where they are the beginning of a change feed.
+    pub async fn resolved(self: &Arc<Self>, files: Vec<DataFile>, inserted: Option<Inserted>) -> Result<Vec<Piece>> {
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
         let scan = Arc::clone(self);
         let resolved = tokio::task::spawn_blocking(move || scan.resolve(&files)).await;
-        let mut files = VecDeque::from(flatten(&self.table.location, "read the files of", Some(self.table.version()), resolved).await?);
-        let per_partition = files.len().div_ceil(MAX_PARTITIONS).max(1);
+        let files = flatten(&self.table.location, "read the files of", Some(self.table.version()), resolved).await?;
+        Ok(files.into_iter().map(|file| Piece::File(Box::new(file), inserted)).collect())
+    }
+
+    /// Readers of pieces, which keep their order.
+    pub fn readers(self: &Arc<Self>, pieces: Vec<Piece>) -> Vec<Box<dyn PartitionReader>> {
+        let mut pieces = VecDeque::from(pieces);
+        let per_partition = pieces.len().div_ceil(MAX_PARTITIONS).max(1);
         let mut readers: Vec<Box<dyn PartitionReader>> = Vec::new();
-        while !files.is_empty() {
-            let part: VecDeque<ScanFile> = files.drain(..per_partition.min(files.len())).collect();
+        while !pieces.is_empty() {
+            let part: VecDeque<Piece> = pieces.drain(..per_partition.min(pieces.len())).collect();
             readers.push(Box::new(FilePartition::new(Arc::clone(self), part)));
         }
-        Ok(readers)
+        readers
     }
 
     /// What the kernel makes of the files' facts.
@@ -132,7 +147,17 @@ impl TableScan {
         Ok(())
     }
 
-    fn open(&self, file: ScanFile) -> DeltaResult<OpenFile> {
+    fn open(&self, piece: Piece) -> DeltaResult<Open> {
+        match piece {
+            Piece::File(file, inserted) => Ok(Open::File(Box::new(self.open_file(*file)?), inserted)),
+            Piece::Changes(changes) => {
+                let batches = feed::read(&self.table.engine, self.scan.table_root().clone(), &changes, &self.columns)?;
+                Ok(Open::Changes(changes, batches))
+            }
+        }
+    }
+
+    fn open_file(&self, file: ScanFile) -> DeltaResult<OpenFile> {
         let engine = self.table.engine.as_ref();
         let root = self.scan.table_root();
         let kept = file.dv_info.get_selection_vector(engine, root)?;
@@ -156,14 +181,15 @@ impl TableScan {
         Ok(filter_record_batch(&batch, &kept)?)
     }
 
-    /// The wanted columns in the types that the source promised.
-    fn promised(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let columns = self.schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
-            let is_same = column.data_type() == field.data_type();
-            if is_same {
-                Ok(Arc::clone(column))
-            } else {
-                cast(column, field.data_type()).map_err(|e| internal("type the rows of a Delta table", e))
+    /// The wanted columns in the types that the source promised; null where an older version has none.
+    fn promised(&self, batch: &RecordBatch, inserted: Option<Inserted>) -> Result<RecordBatch> {
+        let rows = batch.num_rows();
+        let columns = self.schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
+            Some(column) if column.data_type() == field.data_type() => Ok(Arc::clone(column)),
+            Some(column) => cast(column, field.data_type()).map_err(|e| internal("type the rows of a Delta table", e)),
+            None => {
+                let own = inserted.and_then(|inserted| inserted.column(field.name(), rows));
+                Ok(own.unwrap_or_else(|| new_null_array(field.data_type(), rows)))
             }
         });
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -172,11 +198,18 @@ impl TableScan {
     }
 
     /// The error of a file that could not be read; none where it is gone and may be.
-    async fn explain(&self, path: &str, error: delta_kernel::Error) -> Option<Error> {
-        if !self.is_gone(path).await {
-            let action = format!("read the file {path} of");
-            return flatten::<()>(&self.table.location, &action, Some(self.table.version()), Ok(Err(error))).await.err();
+    async fn explain(&self, piece: &Named, error: delta_kernel::Error) -> Option<Error> {
+        let mut gone = None;
+        for path in &piece.paths {
+            if self.is_gone(path).await {
+                gone = Some(path);
+                break;
+            }
         }
+        let Some(path) = gone else {
+            let action = format!("read {} of", piece.name);
+            return flatten::<()>(&self.table.location, &action, Some(self.table.version()), Ok(Err(error))).await.err();
+        };
         let text = format!(
             "File does not exist: {path} of the Delta table {}. It was planned into a batch and is gone, for example by VACUUM; restore it, use a new checkpointLocation with a new checkpointResetNonce, or set the option failOnDataLoss to false",
             self.table.location.url()
@@ -196,6 +229,78 @@ impl TableScan {
     }
 }
 
+/// What is read one after the other.
+#[derive(Clone)]
+pub enum Piece {
+    /// A data file; as inserts where it is the beginning of a change feed.
+    File(Box<ScanFile>, Option<Inserted>),
+    /// Changes of some versions.
+    Changes(Changes),
+}
+
+/// What errors say of a piece.
+struct Named {
+    name: String,
+    /// Files that it needs.
+    paths: Vec<String>,
+}
+
+impl Named {
+    fn file(file: &ScanFile) -> Self {
+        Self { name: format!("the file {}", file.path), paths: vec![file.path.clone()] }
+    }
+
+    fn changes(changes: &Changes) -> Self {
+        Self { name: format!("the changes of the versions {} to {}", changes.first, changes.last), paths: changes.paths.clone() }
+    }
+}
+
+impl Piece {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::File(file, _) => u64::try_from(file.size).unwrap_or_default(),
+            Self::Changes(changes) => changes.bytes,
+        }
+    }
+
+    fn named(&self) -> Named {
+        match self {
+            Self::File(file, _) => Named::file(file),
+            Self::Changes(changes) => Named::changes(changes),
+        }
+    }
+}
+
+/// What is being read.
+enum Open {
+    File(Box<OpenFile>, Option<Inserted>),
+    Changes(Changes, feed::Batches),
+}
+
+impl Open {
+    fn named(&self) -> Named {
+        match self {
+            Self::File(open, _) => Named::file(&open.file),
+            Self::Changes(changes, _) => Named::changes(changes),
+        }
+    }
+
+    fn inserted(&self) -> Option<Inserted> {
+        match self {
+            Self::File(_, inserted) => *inserted,
+            Self::Changes(..) => None,
+        }
+    }
+
+    /// The next rows under the table's names.
+    fn next(&mut self, scan: &TableScan) -> Option<DeltaResult<RecordBatch>> {
+        match self {
+            Self::File(open, _) => Some(open.batches.next()?.and_then(|physical| scan.logical(open, physical))),
+            Self::Changes(_, batches) => batches.next(),
+        }
+    }
+}
+
 struct OpenFile {
     file: ScanFile,
     batches: FileDataReadResultIterator,
@@ -207,8 +312,8 @@ struct OpenFile {
 /// Some files of a batch.
 struct FilePartition {
     scan: Arc<TableScan>,
-    files: VecDeque<ScanFile>,
-    open: Option<OpenFile>,
+    files: VecDeque<Piece>,
+    open: Option<Open>,
     slices: VecDeque<RecordBatch>,
     bytes: u64,
     /// Files taken so far, the open one among them.
@@ -220,7 +325,7 @@ struct FilePartition {
 }
 
 impl FilePartition {
-    fn new(scan: Arc<TableScan>, files: VecDeque<ScanFile>) -> Self {
+    fn new(scan: Arc<TableScan>, files: VecDeque<Piece>) -> Self {
         Self { scan, files, open: None, slices: VecDeque::new(), bytes: 0, taken: 0, rows: 0, pass_by: (0, 0) }
     }
 
@@ -238,8 +343,8 @@ impl FilePartition {
         let Some(open) = &mut self.open else { return Ok(Vec::new()) };
         let (mut gathered, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while rows < self.scan.max_rows.min(SLICE_ROWS) && bytes < self.scan.max_bytes {
-            let Some(physical) = open.batches.next() else { break };
-            let batch = self.scan.logical(open, physical?)?;
+            let Some(batch) = open.next(&self.scan) else { break };
+            let batch = batch?;
             if batch.num_rows() > 0 {
                 rows += batch.num_rows();
                 bytes += batch.get_array_memory_size();
@@ -250,10 +355,11 @@ impl FilePartition {
     }
 
     fn cut(&mut self, gathered: &[RecordBatch]) -> Result<()> {
+        let inserted = self.open.as_ref().and_then(Open::inserted);
         let whole = match gathered {
-            [one] => self.scan.promised(one)?,
+            [one] => self.scan.promised(one, inserted)?,
             several => {
-                let several = several.iter().map(|batch| self.scan.promised(batch)).collect::<Result<Vec<_>>>()?;
+                let several = several.iter().map(|batch| self.scan.promised(batch, inserted)).collect::<Result<Vec<_>>>()?;
                 concat_batches(&self.scan.schema, &several).map_err(|e| internal("put rows of a Delta table together", e))?
             }
         };
@@ -281,13 +387,13 @@ impl PartitionReader for FilePartition {
             if self.open.is_none() {
                 let Some(file) = self.files.pop_front() else { return Ok(None) };
                 (self.taken, self.rows) = (self.taken + 1, 0);
-                let (path, size) = (file.path.clone(), u64::try_from(file.size).unwrap_or_default());
+                let (piece, size) = (file.named(), file.bytes());
                 match self.scan.open(file) {
                     Ok(open) => {
                         self.bytes += size;
                         self.open = Some(open);
                     }
-                    Err(error) => match self.scan.explain(&path, error).await {
+                    Err(error) => match self.scan.explain(&piece, error).await {
                         Some(error) => return Err(error),
                         None => continue,
                     },
@@ -297,8 +403,9 @@ impl PartitionReader for FilePartition {
                 Ok(gathered) if gathered.is_empty() => self.open = None,
                 Ok(gathered) => self.cut(&gathered)?,
                 Err(error) => {
-                    let path = self.open.take().map(|open| open.file.path).unwrap_or_default();
-                    if let Some(error) = self.scan.explain(&path, error).await {
+                    let piece = self.open.take().map(|open| open.named());
+                    let Some(piece) = piece else { continue };
+                    if let Some(error) = self.scan.explain(&piece, error).await {
                         return Err(error);
                     }
                 }
@@ -311,9 +418,10 @@ impl PartitionReader for FilePartition {
     }
 
     fn name(&self) -> String {
-        let of = |file: &ScanFile| match file.dv_info.has_vector() {
-            true => format!("{} without {:?}", file.path, file.dv_info),
-            false => file.path.clone(),
+        let of = |piece: &Piece| match piece {
+            Piece::File(file, _) if file.dv_info.has_vector() => format!("{} without {:?}", file.path, file.dv_info),
+            Piece::File(file, _) => file.path.clone(),
+            Piece::Changes(changes) => Named::changes(changes).name,
         };
         self.files.iter().map(of).collect::<Vec<_>>().join(" ")
     }
