@@ -99,21 +99,20 @@ pub fn compile(
     text: &QueryText,
     mode: OutputMode,
 ) -> Result<CompiledQuery> {
-    let sql = parse_query(&text.sql).map_err(in_sql)?;
-    compile_parsed(conf, streams, statics, text, &sql, mode)
+    compile_with(conf, streams, statics, text, || parse_query(&text.sql), mode)
 }
 
 fn in_sql(error: Error) -> Error {
     error.in_field("sql")
 }
 
-/// Compiles a streaming query whose own SQL is parsed.
-pub(crate) fn compile_parsed(
+/// Compiles a streaming query whose own SQL is made by `sql`.
+pub(crate) fn compile_with(
     conf: &SqlConf,
     streams: Vec<StreamInput>,
     statics: Vec<StaticInput>,
     text: &QueryText,
-    sql: &Query,
+    sql: impl FnOnce() -> Result<Query>,
     mode: OutputMode,
 ) -> Result<CompiledQuery> {
     conf.zone()?;
@@ -132,8 +131,9 @@ pub(crate) fn compile_parsed(
         tables.push(Table { name: table.name, provider: Arc::new(StaticTable(table.table)), stream: None });
     }
     let catalog = catalog(tables, text)?;
+    let sql = sql().map_err(in_sql)?;
     let analyzer = Analyzer::new(conf, &catalog, BatchTime::at(0));
-    let relation = analyzer.query(sql).map_err(in_sql)?;
+    let relation = analyzer.query(&sql).map_err(in_sql)?;
     let order = analyzer.used_streams.take();
     if relation.streaming {
         check(&analyzer.findings.take(), mode, streams.iter().any(|stream| stream.has_watermark)).map_err(in_sql)?;

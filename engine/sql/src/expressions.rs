@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{Ident, SelectItem, SetExpr};
 use weir_core::{Error, Result};
 
 use crate::analyzer::OutputMode;
-use crate::compile::{CompiledQuery, QueryText, StreamInput, compile_parsed};
+use crate::compile::{CompiledQuery, QueryText, StreamInput, compile_with};
 use crate::conf::SqlConf;
 use crate::parser::{parse_expression, parse_query};
 
@@ -27,7 +27,7 @@ pub fn compile_expressions(conf: &SqlConf, columns: &SchemaRef, expressions: &[S
     };
     select.projection = projection;
     let table = StreamInput { name: TABLE.to_owned(), schema: columns.clone(), has_watermark: false };
-    compile_parsed(conf, vec![table], Vec::new(), &QueryText::default(), &query, OutputMode::Append)
+    compile_with(conf, vec![table], Vec::new(), &QueryText::default(), || Ok(query), OutputMode::Append)
 }
 
 #[cfg(test)]

@@ -85,6 +85,17 @@ pub struct Add {
     pub default_row_commit_version: Option<u64>,
 }
 
+/// The `cdc` action: a file that tells what a commit did to rows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cdc {
+    /// Relative path, percent-encoded as a URI.
+    pub path: String,
+    pub partition_values: BTreeMap<String, Option<String>>,
+    pub size: u64,
+    pub data_change: bool,
+}
+
 /// The `domainMetadata` action: a setting of a feature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainMetadata {
@@ -146,6 +157,7 @@ pub enum Action {
     Txn(Txn),
     DomainMetadata(DomainMetadata),
     Remove(Remove),
+    Cdc(Cdc),
     Add(Add),
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use deltalake_core::kernel::StructType;
 use weir_core::{Error, Result};
 
-use super::action::{Action, Add, CommitInfo, DomainMetadata, Format, MetaData, ROW_TRACKING, Txn};
+use super::action::{Action, Add, Cdc, CommitInfo, DomainMetadata, Format, MetaData, ROW_TRACKING, Txn};
 use super::layout::{InUse, Layout};
 use super::location::encode_uri;
 use super::schema;
@@ -91,6 +91,7 @@ pub fn actions(batch: &Batch<'_>, table: Option<&TableState>, layout: &Layout) -
     actions.push(Action::Txn(Txn { app_id: batch.app_id.to_owned(), version, last_updated: Some(batch.now_ms) }));
     if let Change::Merge(merged) = batch.change {
         actions.extend(merged.removed.iter().cloned().map(Action::Remove));
+        actions.extend(merged.changes.iter().map(|file| Action::Cdc(cdc(file))));
     }
     let version = table.map_or(0, |table| table.version + 1);
     let mut row_ids = RowIds::of(table);
@@ -105,6 +106,15 @@ pub fn actions(batch: &Batch<'_>, table: Option<&TableState>, layout: &Layout) -
 fn schema_string(schema: &StructType) -> Result<String> {
     serde_json::to_string(schema)
         .map_err(|e| Error::config("DELTA_INVALID_SCHEMA", "the table's schema could not be written as JSON").with_source(e))
+}
+
+fn cdc(file: &WrittenFile) -> Cdc {
+    Cdc {
+        path: encode_uri(&file.path),
+        partition_values: file.partition_values.iter().cloned().collect(),
+        size: file.size,
+        data_change: false,
+    }
 }
 
 /// Row ids of a table that tracks rows.

@@ -6,6 +6,8 @@
 //! anything; rules for rows are `rules`, names of columns `mapping`, and what
 //! is left is refused with the remedy. Decides only.
 
+use std::collections::BTreeMap;
+
 use weir_core::{Error, Result};
 
 use super::action::{MetaData, Protocol};
@@ -101,22 +103,22 @@ pub fn check_writable(url: &str, protocol: &Protocol, metadata: &MetaData) -> Re
 /// Properties that say which columns have statistics; clustering relies on those of its columns.
 const CHOSEN_STATISTICS: &[&str] = &["delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"];
 
+/// Whether each commit has to tell what it did to rows.
+pub fn has_change_feed(configuration: &BTreeMap<String, String>) -> bool {
+    is_on(configuration, "delta.enableChangeDataFeed")
+}
+
+fn is_on(configuration: &BTreeMap<String, String>, name: &str) -> bool {
+    configuration.get(name).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
+}
+
 /// Refuses tables that take appended rows but no merge, which removes rows and writes others again.
 pub fn check_mergeable(url: &str, protocol: &Protocol, metadata: &MetaData) -> Result<()> {
-    let is_on = |name: &str| metadata.configuration.get(name).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
-    if is_on("delta.appendOnly") {
+    if is_on(&metadata.configuration, "delta.appendOnly") {
         return Err(Error::config(
             "DELTA_CANNOT_MODIFY_APPEND_ONLY",
             format!(
                 "cannot merge by upsertKeys into the Delta table {url}: it is append-only (delta.appendOnly); remove upsertKeys, or run ALTER TABLE ... UNSET TBLPROPERTIES ('delta.appendOnly')"
-            ),
-        ));
-    }
-    if is_on("delta.enableChangeDataFeed") {
-        return Err(Error::config(
-            "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
-            format!(
-                "cannot merge by upsertKeys into the Delta table {url}: its change data feed is on (delta.enableChangeDataFeed), and Weir does not write change files; turn it off with ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false'), or remove upsertKeys"
             ),
         ));
     }
@@ -144,7 +146,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::delta::action::Format;
-    use std::collections::BTreeMap;
 
     fn metadata(configuration: &[(&str, &str)]) -> MetaData {
         MetaData {
@@ -180,7 +181,6 @@ mod tests {
         check_writable("t", &plain, &chosen).unwrap();
         let merging = |name: &str, value: &str| check_mergeable("t", &plain, &metadata(&[(name, value)])).unwrap_err();
         assert_eq!(merging("delta.appendOnly", "true").condition(), "DELTA_CANNOT_MODIFY_APPEND_ONLY");
-        assert!(merging("delta.enableChangeDataFeed", "true").to_string().contains("change data feed"));
         assert!(merging("delta.columnMapping.mode", "id").to_string().contains("mapped"));
         assert!(check_mergeable("t", &with(&["rowTracking"]), &metadata(&[])).unwrap_err().to_string().contains("tracks rows"));
         check_mergeable("t", &plain, &metadata(&[("delta.appendOnly", "false"), ("delta.enableDeletionVectors", "true")])).unwrap();

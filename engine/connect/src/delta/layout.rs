@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use deltalake_core::kernel::StructType;
 use deltalake_core::kernel::engine::arrow_conversion::TryIntoArrow;
+use deltalake_core::kernel::{DataType as KernelType, StructField, StructType};
 use weir_core::{Error, Result};
 use weir_crds::finding::did_you_mean;
 use weir_decode::spark_type::spark_field_type_name;
@@ -52,6 +52,8 @@ pub struct Layout {
     pub physical_partitions: Vec<String>,
     /// What the table demands of rows.
     pub rules: Rules,
+    /// Whether a commit that replaces rows has to tell the changes.
+    pub change_feed: bool,
     /// By which columns rows are merged; else they are appended.
     pub upsert: Option<Keys>,
 }
@@ -118,7 +120,7 @@ impl Layout {
                 check_missing(request, &query, &table.metadata.partition_columns, &rules)?;
                 let partition_columns = table.metadata.partition_columns.clone();
                 let layout = Self::lay(request, merged.schema, merged.added, partition_columns, rules)?;
-                Self { max_column_id, ..layout }
+                Self { max_column_id, change_feed: features::has_change_feed(configuration), ..layout }
             }
         };
         layout.upsert = request.upsert.as_ref().map(|by| Keys::plan(by, request, &layout, existing)).transpose()?;
@@ -127,9 +129,22 @@ impl Layout {
 
     /// The layout of whole rows of the table, for those that are written again.
     pub fn whole(&self, url: &str) -> Result<Self> {
-        let query = Arc::new(arrow_of(&self.table, url)?);
-        let given = |name: &str| query.index_of(name).ok();
-        Self::lay_out(url, self.table.clone(), Vec::new(), self.partition_columns.clone(), Rules::default(), given)
+        self.whole_of(self.table.clone(), url)
+    }
+
+    /// The layout of whole rows with the type of a change as the last column.
+    pub fn with_change_type(&self, url: &str) -> Result<Self> {
+        let change_type = StructField::nullable("_change_type", KernelType::STRING);
+        let table = StructType::try_new(self.table.fields().cloned().chain([change_type]));
+        let unfit = "the table's change data feed is on, but one of its columns is named _change_type; rename that column";
+        self.whole_of(table.map_err(|e| Error::config("DELTA_INVALID_SCHEMA", unfit).with_source(e))?, url)
+    }
+
+    fn whole_of(&self, table: StructType, url: &str) -> Result<Self> {
+        let arrow = arrow_of(&table, url)?;
+        let typed: Vec<String> = arrow.fields().iter().filter(|field| has_type(field)).map(|field| field.name().clone()).collect();
+        let given = |name: &str| typed.iter().position(|column| column == name);
+        Self::lay_out(url, table, Vec::new(), self.partition_columns.clone(), Rules::default(), given)
     }
 
     fn lay(request: &Request, table: StructType, added: Vec<String>, partition_columns: Vec<String>, rules: Rules) -> Result<Self> {
@@ -150,7 +165,7 @@ impl Layout {
         let mut written: Vec<Arc<Field>> = Vec::new();
         for field in arrow.fields() {
             let source = given(field.name());
-            if source.is_some() || rules.fill(field.name()) {
+            if has_type(field) && (source.is_some() || rules.fill(field.name())) {
                 sources.push(source);
                 let lenient = without_nested_not_null(field.data_type());
                 written.push(Arc::new(Field::new(field.name(), lenient, field.is_nullable())));
@@ -194,6 +209,7 @@ impl Layout {
             file_indexes,
             file,
             rules,
+            change_feed: false,
             upsert: None,
         })
     }
@@ -297,6 +313,11 @@ fn check_missing(request: &Request, query: &StructType, partition_columns: &[Str
     };
     let text = format!("the column `{name}` {why} {} but the query does not yield it; add it to the SELECT", request.url);
     Err(Error::config(condition, text))
+}
+
+/// A column without a type is in no file.
+fn has_type(field: &Field) -> bool {
+    *field.data_type() != DataType::Null
 }
 
 /// The type as files have it: NOT NULL inside structs is a rule for rows, not for Parquet's levels.

@@ -128,6 +128,11 @@ fn merge_structs(parent: &str, table: &StructType, query: &StructType, added: &m
     for incoming in query.fields() {
         let path = join(parent, incoming.name());
         match fields.iter_mut().find(|field| same_name(field.name(), incoming.name())) {
+            // A column that was never given a type gets one.
+            Some(field) if *field.data_type() == DataType::VOID => {
+                added.push(path);
+                field.data_type = incoming.data_type.clone();
+            }
             Some(field) => field.data_type = merge_types(&path, field.data_type(), incoming.data_type(), added)?,
             None => {
                 added.push(path);
@@ -248,6 +253,9 @@ mod tests {
         let inner = |names: &[&str]| ArrowType::Struct(names.iter().map(|n| Field::new(*n, ArrowType::Int32, true)).collect());
         let table = schema(&[("s", inner(&["a"]))]);
         assert_eq!(merge(&table, &schema(&[("s", inner(&["A", "b"]))])).unwrap().added, ["s.b"]);
+        let void = StructType::try_new([StructField::nullable("s", DataType::VOID)]).unwrap();
+        let typed = merge(&void, &table).unwrap();
+        assert_eq!((typed.added, typed.schema.field("s")), (vec!["s".to_owned()], table.field("s")));
         let error = merge(&table, &schema(&[("s", ArrowType::Utf8)])).unwrap_err().to_string();
         assert!(error.contains("the column `s` is string"), "{error}");
         let error = merge(&schema(&[("s", ArrowType::Utf8)]), &schema(&[("s", ArrowType::Float64)])).unwrap_err().to_string();

@@ -27,7 +27,7 @@ use super::options::SinkOptions;
 use super::small_files::SmallFiles;
 use super::state::{self, Fingerprint, TableState, Trail, refresh};
 use super::upsert::{Merged, Merging};
-use super::writer::{DeltaWriter, WriterSettings};
+use super::writer::{DATA, DeltaWriter, WriterSettings};
 use crate::expressions::Expressions;
 use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Written, WrittenFile};
 
@@ -246,6 +246,7 @@ impl DeltaSink {
             target_file_size: target.and_then(|text| bytes(text)).unwrap_or(TARGET_FILE_SIZE),
             max_records_per_file: self.options.max_records_per_file,
             compression: self.options.compression,
+            prefix: DATA,
         }
     }
 

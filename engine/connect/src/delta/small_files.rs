@@ -102,7 +102,22 @@ async fn count(location: &TableLocation, version: u64) -> Result<Count> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::delta::tests::{Query, kv, storage};
+
+    #[tokio::test]
+    async fn the_files_of_a_version_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let query = Query::to(path);
+        let sink = query.open(kv(&[]).schema()).await.unwrap();
+        for batch in 0..3 {
+            query.write(&sink, batch, &[kv(&[("a", 0)])]).await.unwrap();
+        }
+        let location = TableLocation::in_folder(&storage().open(path).unwrap());
+        assert_eq!(count(&location, 2).await.unwrap(), Count { all: 3, small: 3 });
+    }
 
     #[test]
     fn the_table_is_looked_at_rarely_and_the_warning_names_the_remedy() {

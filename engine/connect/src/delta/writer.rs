@@ -31,7 +31,12 @@ pub struct WriterSettings {
     pub max_records_per_file: u64,
     /// Page compression.
     pub compression: Compression,
+    /// The folder of the files in the table's, and how their names begin.
+    pub prefix: (&'static str, &'static str),
 }
+
+/// Data files.
+pub const DATA: (&str, &str) = ("", "part");
 
 /// The writer of one lane.
 pub struct DeltaWriter {
@@ -96,7 +101,8 @@ impl DeltaWriter {
     fn create(&self, values: &Values, sample: &RecordBatch) -> Result<DataFile> {
         let folder = partition::folder(&self.layout.physical_partitions, values);
         let extension = self.settings.compression.extension();
-        let name = format!("{folder}part-{:05}-{}.c000{extension}.parquet", self.lane, uuid::Uuid::new_v4());
+        let (parent, begin) = self.settings.prefix;
+        let name = format!("{parent}{folder}{begin}-{:05}-{}.c000{extension}.parquet", self.lane, uuid::Uuid::new_v4());
         let path = self.location.path_of(&name)?;
         DataFile::create(Arc::clone(self.location.store()), path, name, Arc::clone(&self.layout.file), self.settings.compression, sample)
     }

@@ -9,7 +9,7 @@ use arrow::record_batch::RecordBatch;
 use serde_json::{Value, json};
 use weir_connect::Committed;
 use weir_connect::open::UpsertBy;
-use weir_testkit::judge::Judge;
+use weir_testkit::judge::{Input, Judge};
 use weir_testkit::scratch;
 
 use super::query::{Query, rows};
@@ -54,7 +54,7 @@ async fn merges_leave_the_rows_that_sparks_merge_leaves() {
         (0..20).map(|id| (Some(id), Some(if id % 2 == 0 { "eu west" } else { "us" }), Some(1), f64::from(id))).collect();
     both(
         "CREATE TABLE {t} (id INT, region STRING, version INT, reading DOUBLE, at TIMESTAMP) USING delta PARTITIONED BY (region) \
-         TBLPROPERTIES('delta.enableDeletionVectors'='true')",
+         TBLPROPERTIES('delta.enableDeletionVectors'='true', 'delta.enableChangeDataFeed'='true')",
     );
     both(&format!("INSERT INTO {{t}} SELECT * FROM {}", sql_rows(&first)));
     both("DELETE FROM {t} WHERE id IN (3, 4, 5)");
@@ -97,6 +97,15 @@ async fn merges_leave_the_rows_that_sparks_merge_leaves() {
             _ => {}
         }
     }
+    let feed = [&ours, &theirs].map(|table| {
+        let feed = Input::at("delta", table).option("readChangeFeed", "true").option("startingVersion", "0");
+        judge
+            .query(&feed, "SELECT id, region, version, CAST(reading AS STRING), CAST(at AS STRING), _change_type FROM source")
+            .unwrap()
+            .rows
+    });
+    assert!(feed[0].iter().any(|row| row[5] == json!("update_preimage")));
+    assert_eq!(feed[0], feed[1], "the changes that both tables tell");
     let history = judge.delta_history(&ours).unwrap();
     let column = |name: &str| history.columns.iter().position(|column| column == name).unwrap();
     let merges: Vec<&Vec<Value>> = history.rows.iter().filter(|row| row[column("operation")] == json!("MERGE")).collect();

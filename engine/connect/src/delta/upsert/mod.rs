@@ -11,6 +11,7 @@
 //!
 //! Memory is one entry per key of the batch and one slice of rows.
 
+mod changes;
 mod encode;
 mod keys;
 mod prune;
@@ -31,12 +32,13 @@ use weir_core::{Error, Result};
 
 pub use keys::Keys;
 
+use self::changes::Told;
 use self::encode::{Encoder, converter, normalized, unencoded};
 use self::prune::Pruner;
 use self::read::TableFile;
 use self::rewrite::{Rewrite, rewrite};
 use self::targets::Target;
-use self::winners::{Contest, Hit, Place, Winners};
+use self::winners::{Contest, Hit, Place, Verdict, Winners};
 use super::action::Remove;
 use super::layout::Layout;
 use super::location::TableLocation;
@@ -55,6 +57,8 @@ pub struct Merged {
     pub added: Vec<WrittenFile>,
     /// Files of the table that are replaced.
     pub removed: Vec<Remove>,
+    /// Files that tell the changes, where the table's change data feed asks for them.
+    pub changes: Vec<WrittenFile>,
     /// Rows of the batch.
     pub source_rows: u64,
     /// Rows that the table did not have.
@@ -97,6 +101,8 @@ struct Rewritten {
     plan: Vec<(String, Vec<u64>)>,
     whole: Arc<Layout>,
     files: Vec<WrittenFile>,
+    /// Change files, if any are wanted.
+    changes: Option<Vec<WrittenFile>>,
 }
 
 impl Merging {
@@ -208,14 +214,22 @@ impl Merging {
             plan.push((target.identity(), without.clone()));
             rewrites.push(Rewrite { file: &target.file, without });
         }
-        let whole = Arc::new(layout.whole(self.location.url().as_str())?);
-        let known = self.rewritten.take().filter(|rewritten| rewritten.plan == plan && rewritten.whole == whole);
+        let url = self.location.url().as_str();
+        let whole = Arc::new(layout.whole(url)?);
+        let tells = layout.change_feed && !touched.is_empty();
+        let is_same = |known: &Rewritten| known.plan == plan && known.whole == whole && known.changes.is_some() == tells;
+        let known = self.rewritten.take().filter(is_same);
         let rewritten = match known {
             Some(known) => known,
             None => {
                 let files = rewrite(&self.location, &whole, &self.settings, &rewrites).await?.files;
                 self.made.extend(files.iter().map(|file| file.path.clone()));
-                Rewritten { plan, whole, files }
+                let changes = match tells {
+                    true => Some(self.tell(&layout.with_change_type(url)?, &targets, &verdict).await?),
+                    false => None,
+                };
+                self.made.extend(changes.iter().flatten().map(|file| file.path.clone()));
+                Rewritten { plan, whole, files, changes }
             }
         };
         let untouched = self.files.iter().enumerate().filter(|(file, _)| !verdict.own.contains_key(file)).map(|(_, file)| file.clone());
@@ -223,6 +237,7 @@ impl Merging {
         let merged = Merged {
             keys: self.keys.clone(),
             added: untouched.chain(rewritten.files.iter().cloned()).collect(),
+            changes: rewritten.changes.clone().unwrap_or_default(),
             removed: touched.iter().map(|(target, _)| target.remove(now_ms)).collect(),
             source_rows: self.winners.rows(),
             inserted: verdict.inserted,
@@ -232,6 +247,21 @@ impl Merging {
         };
         self.rewritten = Some(rewritten);
         Ok(merged)
+    }
+
+    /// Writes the change files.
+    async fn tell(&self, layout: &Layout, targets: &[Target], verdict: &Verdict) -> Result<Vec<WrittenFile>> {
+        let mut told: Vec<Told<'_>> = Vec::new();
+        for ((target, replaced), deleted) in targets.iter().zip(&verdict.replaced).zip(&verdict.again) {
+            if !replaced.is_empty() {
+                told.push(Told::Table { file: &target.file, replaced, deleted });
+            }
+        }
+        let of = |rows: &'_ winners::Dropped, file: usize| rows.get(&file).cloned().unwrap_or_default();
+        let own: Vec<(Vec<u64>, Vec<u64>)> =
+            (0..self.own.len()).map(|file| (of(&verdict.own, file), of(&verdict.replacing, file))).collect();
+        told.extend(self.own.iter().zip(&own).map(|(file, (dropped, updated))| Told::Batch { file, dropped, updated }));
+        changes::write(&self.location, &Arc::new(layout.clone()), &self.settings, &told).await
     }
 
     /// Looks through the files that were not seen in an attempt before, some at once.
@@ -267,7 +297,7 @@ impl Merging {
 
     /// The files of this batch that a commit of `merged` does not name, of every attempt.
     pub fn left_over(&self, merged: &Merged) -> Vec<String> {
-        let named = |name: &str| merged.added.iter().any(|file| file.path == name);
+        let named = |name: &str| merged.added.iter().chain(&merged.changes).any(|file| file.path == name);
         self.all_files().into_iter().filter(|name| !named(name)).collect()
     }
 

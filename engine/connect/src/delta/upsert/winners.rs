@@ -69,6 +69,10 @@ pub struct Verdict {
     pub own: Dropped,
     /// Rows that the batch replaces, for each file that was looked through.
     pub replaced: Vec<Vec<u64>>,
+    /// Those of them beyond the first of their key.
+    pub again: Vec<Vec<u64>>,
+    /// Rows of the batch that replace one, by file, ascending.
+    pub replacing: Dropped,
     /// Keys whose rows were replaced.
     pub updated: u64,
     /// Rows of the batch that the table did not have.
@@ -154,18 +158,28 @@ impl Winners {
         }
         let replaced = |hits: &&[Hit]| hits.iter().filter(|hit| standing[hit.slot] == Standing::Replaces).map(|hit| hit.row).collect();
         let replaced = files.iter().map(replaced).collect();
+        let mut is_first = vec![true; self.candidates.len()];
+        let mut again = |hits: &&[Hit]| {
+            let of = hits.iter().filter(|hit| standing[hit.slot] == Standing::Replaces);
+            of.filter(|hit| !std::mem::take(&mut is_first[hit.slot])).map(|hit| hit.row).collect()
+        };
+        let again = files.iter().map(&mut again).collect();
+        let mut replacing = Dropped::new();
         let mut own = self.dropped.clone();
         let mut updated = 0;
         for (candidate, standing) in self.candidates.iter().zip(&standing) {
             match standing {
                 Standing::New => {}
-                Standing::Replaces => updated += 1,
+                Standing::Replaces => {
+                    updated += 1;
+                    drop_row(&mut replacing, candidate.place);
+                }
                 Standing::Stale => drop_row(&mut own, candidate.place),
             }
         }
-        own.values_mut().for_each(|rows| rows.sort_unstable());
+        own.values_mut().chain(replacing.values_mut()).for_each(|rows| rows.sort_unstable());
         let left_out: u64 = own.values().map(|rows| rows.len() as u64).sum();
-        Verdict { own, replaced, updated, inserted: self.rows - left_out - updated }
+        Verdict { own, replaced, again, replacing, updated, inserted: self.rows - left_out - updated }
     }
 }
 
