@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use deltalake_core::kernel::DeletionVectorDescriptor;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use weir_core::{Error, Result};
 
@@ -208,19 +209,25 @@ pub fn newest_row_id(configuration: &str) -> Option<i64> {
     serde_json::from_str::<Tracked>(configuration).ok().map(|tracked| tracked.row_id_high_water_mark)
 }
 
+/// The actions of a log entry, one a line; `file` is the entry's whole name, for errors. An empty entry is none: each
+/// commit says at least that it was one.
+pub fn lines_of<'e, T: DeserializeOwned>(file: &'e str, body: &'e [u8]) -> Result<impl Iterator<Item = Result<T>> + use<'e, T>> {
+    let is_empty = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_whitespace);
+    if is_empty(body) {
+        return Err(damage::entry(file, "it is empty"));
+    }
+    let lines = body.split(|byte| *byte == b'\n').enumerate().filter(move |(_, line)| !is_empty(line));
+    Ok(lines.map(move |(index, line)| {
+        serde_json::from_slice(line).map_err(|error| damage::entry(file, &format!("line {} cannot be read ({error})", index + 1)))
+    }))
+}
+
 /// Reads a commit's facts; `file` is the entry's whole name, for the error. An empty entry is none: each commit says at
 /// least that it was one.
 pub fn read_commit(file: &str, body: &[u8]) -> Result<CommitFacts> {
     let mut facts = CommitFacts::default();
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(damage::entry(file, "it is empty"));
-    }
-    for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        let line: Line =
-            serde_json::from_slice(line).map_err(|error| damage::entry(file, &format!("line {} cannot be read ({error})", index + 1)))?;
+    for line in lines_of::<Line>(file, body)? {
+        let line = line?;
         if let Some(info) = line.commit_info {
             facts.txn_id = info.txn_id.or(facts.txn_id);
             facts.in_commit_timestamp = info.in_commit_timestamp.or(facts.in_commit_timestamp);

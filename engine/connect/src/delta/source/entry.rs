@@ -13,8 +13,7 @@ use serde_json::Value;
 use weir_core::{Error, Result};
 
 use super::options::Changes;
-use crate::delta::action::{MetaData, Protocol};
-use crate::delta::damage;
+use crate::delta::action::{MetaData, Protocol, lines_of};
 
 /// A data file of the table.
 #[derive(Clone, Debug)]
@@ -144,16 +143,8 @@ impl Commit {
             changes: Vec::new(),
             has_change_files: false,
         };
-        if body.iter().all(u8::is_ascii_whitespace) {
-            return Err(damage::entry(name, "it is empty"));
-        }
-        for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
-            if line.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            let line: Line = serde_json::from_slice(line)
-                .map_err(|error| damage::entry(name, &format!("line {} cannot be read ({error})", index + 1)))?;
-            commit.take(line);
+        for line in lines_of(name, body)? {
+            commit.take(line?);
         }
         Ok(commit)
     }

@@ -29,7 +29,8 @@ use super::feed::{self, Changes, Inserted};
 use super::options::Loss;
 use super::table::SourceTable;
 use crate::delta::state::flatten;
-use crate::files::read::{ROW_BITS, internal};
+use crate::files::read::internal;
+use crate::passage::Passage;
 use crate::source::{PartitionReader, ReadCounters, Scan};
 
 /// The most partitions of one batch; a lane reads several.
@@ -316,26 +317,12 @@ struct FilePartition {
     open: Option<Open>,
     slices: VecDeque<RecordBatch>,
     bytes: u64,
-    /// Files taken so far, the open one among them.
-    taken: u64,
-    /// Rows that were handed out of the open file.
-    rows: u64,
-    /// Rows to pass by in one file, that was the `.0`th to be taken.
-    pass_by: (u64, u64),
+    passage: Passage,
 }
 
 impl FilePartition {
     fn new(scan: Arc<TableScan>, files: VecDeque<Piece>) -> Self {
-        Self { scan, files, open: None, slices: VecDeque::new(), bytes: 0, taken: 0, rows: 0, pass_by: (0, 0) }
-    }
-
-    /// The rows of a slice of the open file that are not to be passed by.
-    fn hand_out(&mut self, slice: RecordBatch) -> RecordBatch {
-        let (file, rows) = self.pass_by;
-        let left = if file == self.taken { rows.saturating_sub(self.rows) } else { 0 };
-        let passed = usize::try_from(left).unwrap_or(usize::MAX).min(slice.num_rows());
-        self.rows += slice.num_rows() as u64;
-        slice.slice(passed, slice.num_rows() - passed)
+        Self { scan, files, open: None, slices: VecDeque::new(), bytes: 0, passage: Passage::default() }
     }
 
     /// Rows of the open file, as many as make a slice; none at its end.
@@ -378,7 +365,7 @@ impl PartitionReader for FilePartition {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(slice) = self.slices.pop_front() {
-                let left = self.hand_out(slice);
+                let left = self.passage.hand_out(slice);
                 if left.num_rows() > 0 {
                     return Ok(Some(left));
                 }
@@ -386,7 +373,7 @@ impl PartitionReader for FilePartition {
             }
             if self.open.is_none() {
                 let Some(file) = self.files.pop_front() else { return Ok(None) };
-                (self.taken, self.rows) = (self.taken + 1, 0);
+                self.passage.begin_file();
                 let (piece, size) = (file.named(), file.bytes());
                 match self.scan.open(file) {
                     Ok(open) => {
@@ -426,19 +413,12 @@ impl PartitionReader for FilePartition {
         self.files.iter().map(of).collect::<Vec<_>>().join(" ")
     }
 
-    /// Files that are read to their end, and the rows of the next one: a file that vanishes moves no place in another.
     fn position(&self) -> u64 {
-        match &self.open {
-            Some(_) => (self.taken - 1) << ROW_BITS | self.rows,
-            None => self.taken << ROW_BITS,
-        }
+        self.passage.position(self.open.is_some())
     }
 
     fn skip_to(&mut self, position: u64) {
-        let (files, rows) = (position >> ROW_BITS, position & ((1 << ROW_BITS) - 1));
-        while self.taken < files && self.files.pop_front().is_some() {
-            self.taken += 1;
-        }
-        self.pass_by = (self.taken + 1, rows);
+        self.passage.skip_to(position);
+        self.passage.drop_read(&mut self.files);
     }
 }

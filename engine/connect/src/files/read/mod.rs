@@ -15,7 +15,6 @@ pub mod options;
 pub(crate) mod parquet;
 mod text;
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -39,6 +38,7 @@ use super::schema::FileSchema;
 use crate::bad_records::BadRows;
 use crate::open::MalformedRecords;
 use crate::options::Options;
+use crate::passage::Passage;
 use crate::source::{PartitionReader, ReadCounters, Scan};
 
 /// One file to read.
@@ -295,10 +295,7 @@ struct OpenFile {
 struct FilePartition {
     scan: Arc<FileScan>,
     files: VecDeque<FileTask>,
-    /// Files taken so far, the open one among them.
-    taken: u64,
-    /// Rows to pass by: those of so many files, and so many of the one after them.
-    pass_by: (u64, i64),
+    passage: Passage,
     open: Option<OpenFile>,
     /// Records set apart that nobody has taken yet.
     bad_records: Vec<BadRows>,
@@ -307,23 +304,12 @@ struct FilePartition {
 
 impl FilePartition {
     fn new(scan: Arc<FileScan>, files: VecDeque<FileTask>) -> Self {
-        Self { scan, files, taken: 0, pass_by: (0, 0), open: None, bad_records: Vec::new(), done: ReadCounters::default() }
-    }
-
-    /// The rows of a slice of the open file that are not to be passed by.
-    fn left_of(&self, slice: RecordBatch, rows_before: i64) -> RecordBatch {
-        let (files, rows) = self.pass_by;
-        let passed = match self.taken.cmp(&(files + 1)) {
-            Ordering::Less => slice.num_rows(),
-            Ordering::Equal => (rows - rows_before).clamp(0, slice.num_rows() as i64) as usize,
-            Ordering::Greater => 0,
-        };
-        slice.slice(passed, slice.num_rows() - passed)
+        Self { scan, files, passage: Passage::default(), open: None, bad_records: Vec::new(), done: ReadCounters::default() }
     }
 
     async fn open_next(&mut self) -> Result<bool> {
         while let Some(task) = self.files.pop_front() {
-            self.taken += 1;
+            self.passage.begin_file();
             match open_file(&self.scan, &task).await {
                 Ok((reader, facts)) => {
                     let values = partitions::values_of(&task.path, task.root_depth).into_iter().collect();
@@ -412,10 +398,9 @@ impl PartitionReader for FilePartition {
                 Ok(Some(batch)) => {
                     let rows = batch.num_rows() as i64;
                     let assembled = self.scan.assemble(batch, open)?;
-                    let before = open.rows;
                     open.rows += rows;
                     self.bad_records.extend(open.reader.take_bad_records());
-                    let left = self.left_of(assembled, before);
+                    let left = self.passage.hand_out(assembled);
                     if left.num_rows() > 0 || !self.bad_records.is_empty() {
                         return Ok(Some(left));
                     }
@@ -455,26 +440,18 @@ impl PartitionReader for FilePartition {
         std::mem::take(&mut self.bad_records)
     }
 
-    /// Files that are read to their end, and the rows of the next one: a file that vanishes moves no place in another.
     fn position(&self) -> u64 {
-        match &self.open {
-            Some(open) => (self.taken - 1) << ROW_BITS | open.rows.cast_unsigned(),
-            None => self.taken << ROW_BITS,
-        }
+        self.passage.position(self.open.is_some())
     }
 
     fn skip_to(&mut self, position: u64) {
-        let (files, rows) = (position >> ROW_BITS, position & ((1 << ROW_BITS) - 1));
-        self.pass_by = (files, rows.cast_signed());
+        self.passage.skip_to(position);
         // What was set apart took no effect with the rows, so all is read again for its sake.
-        while !self.scan.settings.sets_malformed_apart() && self.taken < files && self.files.pop_front().is_some() {
-            self.taken += 1;
+        if !self.scan.settings.sets_malformed_apart() {
+            self.passage.drop_read(&mut self.files);
         }
     }
 }
-
-/// Low bits of a position that count the rows of a file.
-pub const ROW_BITS: u32 = 40;
 
 #[cfg(test)]
 mod tests;
