@@ -8,12 +8,18 @@
 use std::any::Any;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use weir_core::error::panic_text;
+
+use crate::error::spark_error;
+use crate::exec::folding;
+use crate::functions::bounds::{for_rows, judge_repeated, width};
 
 /// What a kernel is called with.
 pub struct Rows<'a> {
@@ -76,6 +82,19 @@ impl SparkFn {
     }
 }
 
+impl SparkFn {
+    /// Runs the kernel. What libraries answer with a panic, such as more bytes than offsets can tell, is an error of these rows.
+    fn run(&self, rows: Rows<'_>) -> Result<ArrayRef> {
+        catch_unwind(AssertUnwindSafe(|| (self.kernel)(rows))).unwrap_or_else(|cause| {
+            let why = panic_text(cause.as_ref());
+            Err(spark_error(
+                "WEIR_FUNCTION_FAILED",
+                format!("{} cannot be computed for these rows: {why}; make its arguments smaller", self.name),
+            ))
+        })
+    }
+}
+
 impl fmt::Debug for SparkFn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[{}]", self.name, self.key)
@@ -118,15 +137,18 @@ impl ScalarUDFImpl for SparkFn {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let scalar = !args.args.is_empty() && args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let len = if scalar { 1 } else { args.number_rows };
-        let arrays = args.args.iter().map(|a| a.to_array(len)).collect::<Result<Vec<_>>>()?;
-        let result = (self.kernel)(Rows { args: &arrays, len })?;
+        let arrays = args.args.into_iter().map(|a| for_rows(&self.name, a, len)).collect::<Result<Vec<_>>>()?;
+        let result = self.run(Rows { args: &arrays, len })?;
         if result.data_type() != &self.result {
             return Err(DataFusionError::Internal(format!("{} returned {} instead of {}", self.name, result.data_type(), self.result)));
         }
-        if scalar {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?));
+        if !scalar {
+            return Ok(ColumnarValue::Array(result));
         }
-        Ok(ColumnarValue::Array(result))
+        folding::judge(&self.name, width(&result, 0))?;
+        let constant = ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?);
+        judge_repeated(&self.name, &constant, args.number_rows)?;
+        Ok(constant)
     }
 
     fn schema_name(&self, _args: &[Expr]) -> Result<String> {

@@ -3,6 +3,8 @@
 
 #[path = "batch/forms.rs"]
 mod forms;
+#[path = "batch/limits.rs"]
+mod limits;
 
 use std::sync::Arc;
 
@@ -59,31 +61,6 @@ async fn maps_are_refused_where_an_order_is_needed() {
     }
     let rows = run(&conf, "SELECT map('a', 1) AS m UNION ALL SELECT map('b', 2)").await.unwrap();
     assert_eq!(rows, [r#"{"m":{"a":1}}"#, r#"{"m":{"b":2}}"#]);
-}
-
-#[tokio::test]
-async fn results_without_bound_are_refused_by_name() {
-    let conf = SqlConf::default();
-    for (call, condition) in [
-        ("repeat('ab', 2000000000 + v)", "WEIR_RESULT_TOO_LARGE"),
-        ("space(2000000000 + v)", "WEIR_RESULT_TOO_LARGE"),
-        ("lpad('a', 2000000000 + v, 'xy')", "WEIR_RESULT_TOO_LARGE"),
-        ("rpad('a', 2000000000 + v)", "WEIR_RESULT_TOO_LARGE"),
-        ("array_repeat(v, 2147483640 + v)", "COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER"),
-        ("array_repeat(v, 2000000000 + v)", "WEIR_RESULT_TOO_LARGE"),
-        ("sequence(v, 3000000000)", "COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER"),
-        ("sequence(v, 2000000000)", "WEIR_RESULT_TOO_LARGE"),
-        ("array_insert(array(1), 2147483640 + v, 2)", "COLLECTION_SIZE_LIMIT_EXCEEDED.FUNCTION"),
-        ("array_insert(array(1), -2000000000 + v, 2)", "WEIR_RESULT_TOO_LARGE"),
-        ("format_string('%2000000000d', v)", "INVALID_PARAMETER_VALUE.PATTERN"),
-    ] {
-        let error = run(&conf, &format!("SELECT {call} AS x FROM t")).await.unwrap_err();
-        assert_eq!(error.condition(), condition, "{call}: {error}");
-        let name = call.split('(').next().unwrap();
-        assert!(error.to_string().contains(name) || condition.ends_with("PATTERN"), "{error}");
-    }
-    let rows = run(&conf, "SELECT lpad('é', 3, 'x') AS l, rpad('ab', 4, '') AS r, repeat('a', 2) AS p").await.unwrap();
-    assert_eq!(rows, [r#"{"l":"xxé","r":"ab","p":"aa"}"#]);
 }
 
 #[tokio::test]

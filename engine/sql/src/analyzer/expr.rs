@@ -21,6 +21,7 @@ use super::lateral::Laterals;
 use super::literal;
 use super::names;
 use super::scope::{Capture, Enclosing, Resolved, Scope};
+use super::size::check_type;
 use super::star::{Star, misplaced};
 use super::window::Windows;
 use super::{Analyzer, Result, Typed};
@@ -59,7 +60,16 @@ impl<'c> Cx<'c> {
 impl Analyzer<'_> {
     /// Analyses an expression. An error says where in the SQL it is.
     pub fn expr(&self, sql: &Sql, cx: &Cx) -> Result<Typed> {
-        placed(self.expr_of_kind(sql, cx), sql)
+        placed(self.bounded(sql, cx), sql)
+    }
+
+    fn bounded(&self, sql: &Sql, cx: &Cx) -> Result<Typed> {
+        self.grow(1)?;
+        let value = self.expr_of_kind(sql, cx)?;
+        if !matches!(sql, Sql::Identifier(_) | Sql::CompoundIdentifier(_)) {
+            check_type(&value.name, &value.ty)?;
+        }
+        Ok(value)
     }
 
     fn expr_of_kind(&self, sql: &Sql, cx: &Cx) -> Result<Typed> {
@@ -280,6 +290,7 @@ impl Analyzer<'_> {
     fn lateral(&self, parts: &[String], cx: &Cx) -> Result<Option<Typed>> {
         let (Some(laterals), Some((alias, fields))) = (cx.laterals, parts.split_first()) else { return Ok(None) };
         let Some(mut value) = laterals.find(alias, self.conf.case_sensitive)? else { return Ok(None) };
+        self.grow_by(&value.expr)?;
         if let Some(enclosing) = &cx.enclosing {
             value = self.capture(value, enclosing);
         }

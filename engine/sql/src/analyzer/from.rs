@@ -189,6 +189,8 @@ impl Analyzer<'_> {
             if self.open_views.borrow().contains(name) {
                 return Err(Error::config("RECURSIVE_VIEW", format!("the view {name} uses itself; read a source or another view in it")));
             }
+            self.grow_by_view(name)?;
+            let before = self.steps.get();
             self.open_views.borrow_mut().push(name.clone());
             let outer = self.ctes.replace(Default::default());
             let around = self.outer.take();
@@ -196,6 +198,7 @@ impl Analyzer<'_> {
             self.outer.replace(around);
             self.ctes.replace(outer);
             self.open_views.borrow_mut().pop();
+            self.view_steps.borrow_mut().entry(name.clone()).or_insert(self.steps.get() - before);
             relation.map_err(|e| e.in_field(view_field(name)).context(format!("view {name}")))?
         } else if let Some(table) = self.catalog.tables.iter().find(|t| same(&t.name)) {
             if let Some(stream) = table.stream {

@@ -18,6 +18,7 @@ use super::expr::Cx;
 use super::scope::{Enclosing, Scope, ScopeCol, Visibility};
 use super::{Analyzer, Result, Typed};
 use crate::error::from_planning;
+use crate::functions::bounds::for_rows;
 
 /// A compiled lambda body.
 #[derive(Clone)]
@@ -39,7 +40,7 @@ impl Lambda {
     pub fn evaluate(&self, columns: Vec<ArrayRef>, len: usize) -> datafusion::common::Result<ArrayRef> {
         let options = RecordBatchOptions::new().with_row_count(Some(len));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
-        self.body.evaluate(&batch)?.into_array(len)
+        for_rows("a lambda function", self.body.evaluate(&batch)?, len)
     }
 }
 

@@ -24,6 +24,7 @@ mod query;
 mod range;
 mod scope;
 mod set_operation;
+mod size;
 mod special;
 mod star;
 mod subquery;
@@ -47,7 +48,7 @@ use crate::planned::Malformed;
 pub use aggregate::NAMES as AGGREGATES;
 pub use checks::{Finding, OutputMode, check};
 pub use expr::Cx;
-pub use from::{metric_field, view_field};
+pub use from::{metric_field, unsupported, view_field};
 pub use lambda::{Lambda, arity, as_lambda};
 pub use orderable::check_arguments;
 pub use scope::{Scope, ScopeCol};
@@ -147,6 +148,10 @@ pub struct Analyzer<'a> {
     /// What a subquery sees of the queries around it, the innermost last.
     outer: RefCell<Vec<Scope>>,
     next_id: Cell<usize>,
+    /// How large the plan is so far.
+    steps: Cell<usize>,
+    /// How large each view was when it was read first.
+    view_steps: RefCell<HashMap<String, usize>>,
 }
 
 impl<'a> Analyzer<'a> {
@@ -164,6 +169,8 @@ impl<'a> Analyzer<'a> {
             open_views: RefCell::default(),
             outer: RefCell::default(),
             next_id: Cell::new(0),
+            steps: Cell::new(0),
+            view_steps: RefCell::default(),
         }
     }
 

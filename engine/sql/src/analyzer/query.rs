@@ -19,6 +19,7 @@ use super::lateral::{Laterals, Stands};
 use super::orderable::{check_distinct, check_order};
 use super::scope::Visibility;
 use super::set_operation::is_union_all;
+use super::size::check_columns;
 use super::star::Star;
 use super::window::Windows;
 use super::{Analyzer, Cte, Finding, Relation, Result, Scope, ScopeCol, Typed, names};
@@ -29,6 +30,7 @@ use crate::parser::wrong;
 impl Analyzer<'_> {
     /// A whole query.
     pub fn query(&self, query: &Query) -> Result<Relation> {
+        self.grow(1)?;
         let outer = self.ctes.borrow().clone();
         if let Some(with) = &query.with {
             if with.recursive {
@@ -231,6 +233,7 @@ impl Analyzer<'_> {
             exprs.push(value.expr.clone().alias(&alias));
             cols.push(scope_col(value.name.clone(), alias, value));
         }
+        check_columns(&cols)?;
         if let Some(grouped) = calls_scope {
             relation.plan = grouped.plan(self, relation.plan)?;
         }

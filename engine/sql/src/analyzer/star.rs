@@ -120,6 +120,7 @@ impl Analyzer<'_> {
                 return Err(at_span(scope.unresolved(&[name]), written.span));
             }
         }
+        self.grow(out.len())?;
         out.retain(|o| !star.except.iter().any(|written| written.value.to_lowercase() == o.name.to_lowercase()));
         Ok(out)
     }

@@ -22,8 +22,9 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionConfig;
 use weir_core::{Error, Result};
 
-use super::barrier::shield_decoders;
+use super::barrier::shielded;
 use super::clock::{BatchTime, bind_batch_time};
+use super::folding::while_planning;
 use super::observe::{Accumulators, ObservedPartial};
 use super::planner::WeirQueryPlanner;
 use super::slot::{LaneState, Slot};
@@ -59,8 +60,8 @@ pub(crate) fn base_state(conf: &SqlConf, lane: Option<Arc<LaneState>>) -> Sessio
 
 /// The optimised logical plan.
 pub(crate) fn optimize(conf: &SqlConf, plan: &LogicalPlan) -> Result<LogicalPlan> {
-    let plan = shield_decoders(plan.clone()).map_err(from_planning)?;
-    base_state(conf, None).optimize(&plan).map_err(from_planning)
+    let plan = shielded(plan.clone()).map_err(from_planning)?;
+    while_planning(|| base_state(conf, None).optimize(&plan)).map_err(from_planning)
 }
 
 /// One thread's copy of a query.

@@ -7,12 +7,14 @@
 mod barrier;
 mod cache;
 mod clock;
+pub(crate) mod folding;
 mod lane;
 mod observe;
 mod planner;
 mod slot;
 
 pub use barrier::BarrierNode;
+pub(crate) use barrier::shielded;
 pub use cache::StaticTable;
 pub use clock::{BatchTime, batch_time_expr};
 pub use lane::LANE_POOL_BYTES;

@@ -13,6 +13,7 @@ use weir_core::Error;
 use super::args;
 use super::bounds::{Blame, Budget, width};
 use super::sets::{concat_lists, flatten, overlap, set_operation};
+use super::text::joined as joined_size;
 use crate::analyzer::{Analyzer, Typed, coerce};
 use crate::error::spark_error;
 use crate::types::{list_field, list_of, map_types, quoted_type, struct_of};
@@ -289,20 +290,19 @@ fn join(columns: &[ArrayRef]) -> DfResult<ArrayRef> {
         Some(c) => Some(downcast::<StringArray>(c)?),
         None => None,
     };
-    Ok(Arc::new(
-        (0..list.len())
-            .map(|row| {
-                let range = span(list, row).filter(|_| separator.is_valid(row))?;
-                let null = match replacement {
-                    Some(r) if r.is_null(row) => return None,
-                    Some(r) => Some(r.value(row)),
-                    None => None,
-                };
-                let parts: Vec<&str> = range.filter_map(|i| if values.is_null(i) { null } else { Some(values.value(i)) }).collect();
-                Some(parts.join(separator.value(row)))
-            })
-            .collect::<StringArray>(),
-    ))
+    let mut budget = Budget::of_column("array_join");
+    let rows = (0..list.len()).map(|row| {
+        let Some(range) = span(list, row).filter(|_| separator.is_valid(row)) else { return Ok(None) };
+        let null = match replacement {
+            Some(r) if r.is_null(row) => return Ok(None),
+            Some(r) => Some(r.value(row)),
+            None => None,
+        };
+        let parts: Vec<&str> = range.filter_map(|i| if values.is_null(i) { null } else { Some(values.value(i)) }).collect();
+        budget.bytes(joined_size(&parts, separator.value(row)))?;
+        Ok(Some(parts.join(separator.value(row))))
+    });
+    Ok(Arc::new(rows.collect::<DfResult<StringArray>>()?))
 }
 
 fn with_element(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {

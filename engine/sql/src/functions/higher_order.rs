@@ -12,6 +12,7 @@ use weir_core::Error;
 
 use super::Built;
 use super::args::{wrong_count, wrong_type};
+use super::bounds::judge_taken;
 use super::collection::{element, pick_lists, span};
 use super::map::{entry_span, make_map};
 use crate::analyzer::{Analyzer, Cx, Lambda, Typed, arity, as_lambda};
@@ -73,6 +74,7 @@ fn call(
 }
 
 fn repeated(captures: &[ArrayRef], owners: &UInt32Array) -> DfResult<Vec<ArrayRef>> {
+    judge_taken("a lambda function", captures, owners)?;
     captures.iter().map(|c| Ok(take(c, owners, None)?)).collect()
 }
 

@@ -6,7 +6,7 @@
 
 pub mod args;
 mod arithmetic;
-mod bounds;
+pub mod bounds;
 mod charset;
 pub mod collection;
 mod format;

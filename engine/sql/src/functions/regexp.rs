@@ -14,6 +14,7 @@ use regex::Regex;
 use weir_core::Error;
 
 use super::args;
+use super::bounds::Budget;
 use crate::analyzer::{Analyzer, Typed};
 use crate::error::{from_planning, spark_error};
 use crate::types::list_of;
@@ -303,10 +304,14 @@ fn extract(kind: &str, columns: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
     })
 }
 
+/// A replacement that is worth a look at how often it would be made.
+const LONG_REPLACEMENT: usize = 1024;
+
 fn replace(columns: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
     let (s, p, r, from): (&StringArray, &StringArray, &StringArray, &Int32Array) =
         (downcast(&columns[0])?, downcast(&columns[1])?, downcast(&columns[2])?, downcast(&columns[3])?);
     let mut patterns = Patterns::default();
+    let mut budget = Budget::of_column("regexp_replace");
     let mut out = Vec::with_capacity(len);
     for row in 0..len {
         if columns.iter().any(|c| c.is_null(row)) {
@@ -320,12 +325,19 @@ fn replace(columns: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
         }
         let skip = usize::try_from(from.value(row) - 1).unwrap_or(0);
         let start = text.char_indices().nth(skip).map_or(text.len(), |(at, _)| at);
+        if r.value(row).len() > LONG_REPLACEMENT {
+            // Judged before it is made; shorter ones are counted as they come.
+            let matches = pattern.find_iter(&text[start..]).count();
+            Budget::of_column("regexp_replace").bytes(matches.saturating_mul(r.value(row).len()))?;
+        }
         let mut made = text[..start].to_owned();
         let mut last = start;
         for captures in pattern.captures_iter(&text[start..]) {
             let Some(whole) = captures.get(0) else { continue };
+            let before = made.len();
             made.push_str(&text[last..start + whole.start()]);
             expand(&mut made, r.value(row), &captures)?;
+            budget.bytes(made.len() - before)?;
             last = start + whole.end();
         }
         made.push_str(&text[last..]);

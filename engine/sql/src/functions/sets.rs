@@ -8,12 +8,18 @@ use arrow::compute::{concat, take};
 use arrow::row::OwnedRow;
 use datafusion::common::Result as DfResult;
 
+use super::bounds::{Blame, Budget};
 use super::collection::{Keys, at, joined, pick_lists, span};
 use crate::udf::downcast;
+
+/// Bytes of a position in an array that is being gathered.
+const POSITION_BYTES: usize = 8;
 
 pub(super) fn flatten(array: &ArrayRef) -> DfResult<ArrayRef> {
     let outer: &ListArray = downcast(array)?;
     let inner: &ListArray = downcast(outer.values())?;
+    let mut budget = Budget::of_column("flatten");
+    budget.elements(inner.values().len() as i128, POSITION_BYTES, Blame::Function)?;
     let picked: Vec<Option<Vec<Option<u32>>>> = (0..outer.len())
         .map(|row| {
             let mut out = Vec::new();
@@ -29,6 +35,7 @@ pub(super) fn flatten(array: &ArrayRef) -> DfResult<ArrayRef> {
 pub(super) fn concat_lists(columns: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
     let lists = columns.iter().map(downcast::<ListArray>).collect::<DfResult<Vec<_>>>()?;
     let values: Vec<&dyn Array> = lists.iter().map(|l| l.values().as_ref()).collect();
+    Budget::of_column("concat").elements(values.iter().map(|v| v.len() as i128).sum(), POSITION_BYTES, Blame::Function)?;
     let all = concat(&values)?;
     let mut starts = Vec::with_capacity(lists.len());
     let mut start = 0;

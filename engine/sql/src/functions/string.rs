@@ -8,6 +8,7 @@ use datafusion::common::Result as DfResult;
 use weir_core::Error;
 
 use super::args;
+use super::bounds::Budget;
 use super::text::{
     concat_binary, concat_ws, elt, initcap, length, locate, luhn, mask, overlay, pad, repeat, sentences, split_part, substring,
     substring_index, translate, trim, with_int,
@@ -178,7 +179,7 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
             if list.len() == 2 {
                 list.push(Typed::string(""));
             }
-            strings(a, name, list, 3, |s| Some(if s[1].is_empty() { s[0].to_owned() } else { s[0].replace(s[1], s[2]) }))
+            sized_strings(a, name, list, 3, |s| Some(if s[1].is_empty() { s[0].to_owned() } else { s[0].replace(s[1], s[2]) }), replaced)
         }
         "translate" => strings(a, name, list, 3, |s| Some(translate(s[0], s[1], s[2]))),
         "locate" | "position" | "charindex" | "instr" => {
@@ -292,7 +293,8 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
                 return Ok(a.call(name, "", DataType::Binary, &list, |rows: Rows| concat_binary(rows.args, rows.len)));
             }
             let many = list.len();
-            Ok(strings(a, name, list, many, |s| Some(s.concat()))?.named(shown))
+            let size = |s: &[&str]| s.iter().map(|part| part.len()).sum();
+            Ok(sized_strings(a, name, list, many, |s| Some(s.concat()), size)?.named(shown))
         }
         "concat_ws" => {
             args::count(name, &list, 1, usize::MAX)?;
@@ -380,7 +382,17 @@ fn decode_cases(a: &Analyzer, mut list: Vec<Typed>) -> Result<Typed> {
     a.branches(conditions, results)
 }
 
-/// A function of strings to a string; null if any argument is.
+/// The bytes of a text with one part of it replaced wherever it occurs.
+fn replaced(s: &[&str]) -> usize {
+    let (text, part, by) = (s[0], s[1], s[2]);
+    // Most replacements are no longer than what they replace, and then nothing is to be counted.
+    if part.is_empty() || by.len() <= part.len() {
+        return text.len();
+    }
+    text.len().saturating_add(text.matches(part).count().saturating_mul(by.len() - part.len()))
+}
+
+/// A function of strings to a string about as long as they are together; null if any argument is.
 pub fn strings(
     a: &Analyzer,
     name: &str,
@@ -388,23 +400,35 @@ pub fn strings(
     many: usize,
     f: impl Fn(&[&str]) -> Option<String> + Send + Sync + 'static,
 ) -> Result<Typed> {
+    sized_strings(a, name, list, many, f, |s| s[0].len())
+}
+
+/// A function of strings to a string whose size is known before it is made.
+fn sized_strings(
+    a: &Analyzer,
+    name: &str,
+    list: Vec<Typed>,
+    many: usize,
+    f: impl Fn(&[&str]) -> Option<String> + Send + Sync + 'static,
+    size: impl Fn(&[&str]) -> usize + Send + Sync + 'static,
+) -> Result<Typed> {
     args::count(name, &list, many, many)?;
     let list = args::all_to(a, list, &DataType::Utf8)?;
+    let function = name.to_owned();
     Ok(a.call(name, "", DataType::Utf8, &list, move |rows: Rows| {
         let arrays = rows.args.iter().map(downcast::<StringArray>).collect::<DfResult<Vec<_>>>()?;
         let mut values: Vec<&str> = Vec::with_capacity(arrays.len());
-        Ok(Arc::new(
-            (0..rows.len)
-                .map(|row| {
-                    if arrays.iter().any(|s| s.is_null(row)) {
-                        return None;
-                    }
-                    values.clear();
-                    values.extend(arrays.iter().map(|s| s.value(row)));
-                    f(&values)
-                })
-                .collect::<StringArray>(),
-        ) as ArrayRef)
+        let mut budget = Budget::of_column(&function);
+        let made = (0..rows.len).map(|row| {
+            if arrays.iter().any(|s| s.is_null(row)) {
+                return Ok(None);
+            }
+            values.clear();
+            values.extend(arrays.iter().map(|s| s.value(row)));
+            budget.bytes(size(&values))?;
+            Ok(f(&values))
+        });
+        Ok(Arc::new(made.collect::<DfResult<StringArray>>()?) as ArrayRef)
     }))
 }
 

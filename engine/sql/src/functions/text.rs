@@ -304,8 +304,15 @@ pub(super) fn concat_binary(args: &[ArrayRef], len: usize) -> DfResult<ArrayRef>
     ))
 }
 
+/// The bytes of texts with a separator between them.
+pub(super) fn joined(parts: &[impl AsRef<str>], separator: &str) -> usize {
+    let own: usize = parts.iter().map(|part| part.as_ref().len()).sum();
+    own.saturating_add(separator.len().saturating_mul(parts.len().saturating_sub(1)))
+}
+
 pub(super) fn concat_ws(args: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
     let separator: &StringArray = downcast(&args[0])?;
+    let mut budget = Budget::of_column("concat_ws");
     let mut out = Vec::with_capacity(len);
     for row in 0..len {
         if separator.is_null(row) {
@@ -325,6 +332,7 @@ pub(super) fn concat_ws(args: &[ArrayRef], len: usize) -> DfResult<ArrayRef> {
                 parts.push(downcast::<StringArray>(column)?.value(row).to_owned());
             }
         }
+        budget.bytes(joined(&parts, separator.value(row)))?;
         out.push(Some(parts.join(separator.value(row))));
     }
     Ok(Arc::new(StringArray::from(out)))
