@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use weir_crds::manifest::Triggers;
 
 use crate::terminal::LogFormat;
 
@@ -114,6 +115,20 @@ pub struct CheckArguments {
     /// End when the process with this id is not the parent any more.
     #[arg(long, value_name = "PID")]
     pub die_with: Option<i32>,
+    /// Judge as `weir run` does, for which this check is made: references are here or missing, and the refusal is one error.
+    #[arg(long, hide = true, conflicts_with_all = ["sealed", "output"])]
+    pub for_run: bool,
+    /// With --for-run: where Secrets and ConfigMaps are files.
+    #[arg(long, hide = true, requires = "for_run", value_name = "DIR")]
+    pub secrets_dir: Option<PathBuf>,
+    /// With --for-run: every query's trigger is availableNow.
+    #[arg(long, hide = true, requires = "for_run")]
+    pub available_now: bool,
+}
+
+/// The triggers of a run with or without `--available-now`.
+pub fn triggers(available_now: bool) -> Triggers {
+    if available_now { Triggers::AvailableNow } else { Triggers::AsWritten }
 }
 
 /// Arguments of `weir task`.
@@ -259,7 +274,7 @@ pub enum SqlOutput {
     after_help = "Examples:\n  weir sql \"SELECT count(*) FROM readings\" --table readings=delta:/data/readings\n  weir sql 'SELECT count(*) FROM delta.`/data/readings`'\n  weir sql \"SELECT CAST(value AS STRING) FROM t\" --table \"t=kafka:my-topic?kafka.bootstrap.servers=localhost:9092\""
 )]
 pub struct SqlArguments {
-    /// The query; a table may also be named by its place, as in delta.`/data/readings`.
+    /// The query, or DESCRIBE or SHOW COLUMNS IN a table; a table may also be named by its place, as in delta.`/data/readings`.
     pub query: String,
     /// A table: NAME=FORMAT:PATH, with options as NAME=FORMAT:PATH?key=value&key=value; for kafka the path is the topic. The key
     /// schema declares the columns of files, as in lines=json:/data/in?schema=id BIGINT, at TIMESTAMP.

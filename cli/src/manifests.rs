@@ -13,7 +13,7 @@ use std::{fs, io};
 use weir_core::{Error, Result};
 use weir_crds::checkpoint::namespace_of;
 use weir_crds::finding::Finding;
-use weir_crds::manifest::{self, Loaded, LoadedJob, ManifestFile, ObjectData, Problem};
+use weir_crds::manifest::{self, Loaded, LoadedJob, ManifestFile, ObjectData, Problem, Triggers};
 use weir_crds::resource::OptionsFromSpec;
 use weir_crds::{StreamingJob, annotations};
 use weir_runtime::resolve::ReferenceKind;
@@ -89,6 +89,11 @@ impl Files {
         Ok(Self { paths: paths.to_vec(), stdin })
     }
 
+    /// What standard input had, nothing if it is not among the files.
+    pub fn stdin(&self) -> &[u8] {
+        self.stdin.as_deref().unwrap_or_default()
+    }
+
     /// Name and text of each.
     pub fn read(&self) -> Vec<(String, Result<String, Unread>)> {
         let read = |path: &PathBuf| match &self.stdin {
@@ -107,15 +112,15 @@ pub struct Manifests {
 
 impl Manifests {
     /// Loads files; any problem is an error of class Config with all of them in it.
-    pub fn load(paths: &[PathBuf], parameters: &[(String, String)]) -> Result<Self> {
+    pub fn load(paths: &[PathBuf], parameters: &[(String, String)], triggers: Triggers) -> Result<Self> {
         let files = Files { paths: paths.to_vec(), stdin: None };
-        let (manifests, problems) = Self::read(&files, parameters);
+        let (manifests, problems) = Self::read(&files, parameters, triggers);
         let errors: Vec<String> = problems.iter().filter(|p| p.is_error()).map(Problem::to_string).collect();
         if errors.is_empty() { Ok(manifests) } else { Err(Error::config("MANIFEST_INVALID", errors.join("\n"))) }
     }
 
     /// Loads files and says all that is wrong with them.
-    pub fn read(files: &Files, parameters: &[(String, String)]) -> (Self, Vec<Problem>) {
+    pub fn read(files: &Files, parameters: &[(String, String)], triggers: Triggers) -> (Self, Vec<Problem>) {
         let mut texts = Vec::new();
         let mut problems = Vec::new();
         for (name, text) in files.read() {
@@ -124,7 +129,7 @@ impl Manifests {
                 Err(unread) => problems.push(unread.problem(name)),
             }
         }
-        let mut loaded = manifest::load(&texts, &parameters.iter().cloned().collect());
+        let mut loaded = manifest::load_with(&texts, &parameters.iter().cloned().collect(), triggers);
         if problems.is_empty() {
             problems = std::mem::take(&mut loaded.problems);
         }

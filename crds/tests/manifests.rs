@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_crds::manifest::{Loaded, ManifestFile, load};
+use weir_crds::manifest::{Loaded, ManifestFile, Triggers, load, load_with};
 
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
@@ -67,4 +67,16 @@ fn a_parameter_that_no_manifest_uses_is_refused_by_name() {
     let lines: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
     assert!(loaded.has_errors(), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("`row`") && line.contains("did you mean `rows`")), "{lines:?}");
+}
+
+#[test]
+fn queries_that_are_made_to_end_may_be_scheduled() {
+    let name = "tests/check/schedule-needs-end.yaml";
+    let file = ManifestFile { name: name.to_owned(), text: std::fs::read_to_string(name).expect("a readable file") };
+    let rules = |triggers| {
+        let loaded = load_with(std::slice::from_ref(&file), &Default::default(), triggers);
+        (loaded.problems.iter().map(|problem| problem.finding.rule).collect::<Vec<_>>(), loaded.jobs.len())
+    };
+    assert_eq!(rules(Triggers::AsWritten), (vec!["schedule-needs-end"], 0));
+    assert_eq!(rules(Triggers::AvailableNow), (vec![], 1));
 }

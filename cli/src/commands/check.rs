@@ -7,15 +7,17 @@
 //! may supply, which is not among the files, is left to the task.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
+use futures::FutureExt;
 use weir_core::error::Place;
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, ErrorClass, Result};
 use weir_crds::checkpoint::namespace_of;
 use weir_crds::conf::SessionConf;
 use weir_crds::finding::Finding;
-use weir_crds::manifest::{End, LoadedJob, Problem};
+use weir_crds::manifest::{End, LoadedJob, Problem, Triggers};
 use weir_crds::options::{Format, Role};
 use weir_crds::policy::JobTrigger;
 use weir_crds::resource::{OptionsFromSpec, QuerySpec};
@@ -24,7 +26,7 @@ use weir_runtime::query::open::{self, Extent};
 use weir_runtime::resolve::{self, AvailableNowRun, ReferenceKind, Surroundings};
 use weir_supervisor::schedule::Schedule;
 
-use crate::arguments::{CheckArguments, CheckOutput};
+use crate::arguments::{CheckArguments, CheckOutput, triggers};
 use crate::commands::task::runtime;
 use crate::manifests::{Files, Manifests};
 use crate::outcome::{Code, Ended};
@@ -67,7 +69,12 @@ pub fn run(arguments: &CheckArguments) -> Ended {
     }
     let sight = if arguments.sealed { Sight::Sealed } else { Sight::Open };
     let files = Files::open(&arguments.files)?;
-    let (manifests, mut problems) = Manifests::read(&files, &arguments.parameters);
+    if arguments.for_run {
+        let triggers = triggers(arguments.available_now);
+        runtime()?.block_on(accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref(), triggers))?;
+        return Ok(Code::DONE);
+    }
+    let (manifests, mut problems) = Manifests::read(&files, &arguments.parameters, Triggers::AsWritten);
     problems.extend(runtime()?.block_on(check_jobs(&manifests, References::MayBeElsewhere, sight)));
     match arguments.output {
         CheckOutput::Json => {
@@ -86,8 +93,8 @@ pub fn run(arguments: &CheckArguments) -> Ended {
 }
 
 /// The manifests when they pass the check, their warnings printed on stderr; otherwise one error with all problems.
-pub async fn accepted(files: &Files, parameters: &[(String, String)], secrets_dir: Option<&Path>) -> Result<Manifests> {
-    let (manifests, mut problems) = Manifests::read(files, parameters);
+pub async fn accepted(files: &Files, parameters: &[(String, String)], secrets_dir: Option<&Path>, triggers: Triggers) -> Result<Manifests> {
+    let (manifests, mut problems) = Manifests::read(files, parameters, triggers);
     problems.extend(check_jobs(&manifests, References::AllHere(secrets_dir), Sight::Open).await);
     let (errors, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::is_error);
     if !errors.is_empty() {
@@ -200,7 +207,7 @@ impl InFiles<'_> {
             for (definition, query) in definitions.into_iter().zip(&task.queries) {
                 let path = format!("{path}.queries[{}]", query.name);
                 let extent = if self.knows(&query.sink.options_from) { Extent::Whole } else { Extent::WithoutSink };
-                if let Err(mut error) = open::check(&definition, extent, &storage).await {
+                if let Err(mut error) = unpanicked(open::check(&definition, extent, &storage)).await {
                     let place = error.take_place();
                     let is_unseen = self.sight == Sight::Sealed && OF_AN_EMPTY_WORLD.contains(&error.condition());
                     if let Some(certainty) = self.certainty(query, &place).filter(|_| !is_unseen) {
@@ -231,6 +238,19 @@ impl InFiles<'_> {
             _ => Some(Certainty::AsWritten),
         }
     }
+}
+
+/// A check that panics is a refusal of what it checks, and of nothing else.
+async fn unpanicked(check: impl Future<Output = Result<()>>) -> Result<()> {
+    AssertUnwindSafe(check).catch_unwind().await.unwrap_or_else(|cause| {
+        let said = weir_core::error::panic_text(cause.as_ref());
+        Err(Error::config(
+            "WEIR_CHECK_PANICKED",
+            format!(
+                "this query cannot be checked: {said}; that is a defect of Weir, which the SQL or an option brings out: write it otherwise"
+            ),
+        ))
+    })
 }
 
 /// How an error of the engine is told.
@@ -304,7 +324,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, text).unwrap();
-        let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[]);
+        let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[], Triggers::AsWritten);
         problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, references, sight)));
         let line = |problem: &Problem| {
             let severity = if problem.is_error() { "error" } else { "warning" };
@@ -496,7 +516,7 @@ spec:
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, text).unwrap();
-        let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[]);
+        let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[], Triggers::AsWritten);
         problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, References::MayBeElsewhere, Sight::Open)));
         let found = problems.iter().map(|problem| {
             let line = text.lines().nth(problem.line - 1).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Checks the manifests as `weir check` does, takes the lock of each job, and
 //! runs each under the supervisor until it is finished. The manifests are
 //! watched: a valid change is a new generation, an invalid one is reported and
-//! changes nothing. One Ctrl-C ends the jobs at batch boundaries, two at once.
+//! changes nothing; it is checked in a process of its own, which can harm nobody. One Ctrl-C ends the jobs at batch boundaries, two at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,12 @@ use weir_crds::policy::JobTrigger;
 use weir_supervisor::observed::Shutdown;
 use weir_supervisor::{ExitClass, Lifetime};
 
-use crate::arguments::RunArguments;
+use crate::arguments::{RunArguments, triggers};
 use crate::commands::check;
+use crate::local::checking::Checker;
 use crate::local::display::{Display, JobName};
 use crate::local::edit::Refused;
+use crate::local::folder;
 use crate::local::job::{LocalJob, Setting, Wish};
 use crate::local::state::StateDir;
 use crate::manifests::{Files, Manifests, Unread};
@@ -47,7 +49,8 @@ pub fn run(arguments: RunArguments) -> Ended {
 
 async fn run_all(arguments: RunArguments) -> Ended {
     let files = Files::open(&arguments.files)?;
-    let manifests = check::accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref()).await?;
+    let manifests =
+        check::accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref(), triggers(arguments.available_now)).await?;
     let mut signals = Signals::listen()?;
     let display = Arc::new(Display::new(arguments.progress));
     let (shutdown, shutdown_seen) = watch::channel(Shutdown::None);
@@ -57,6 +60,9 @@ async fn run_all(arguments: RunArguments) -> Ended {
         let setting = setting(&arguments, &manifests, job)?;
         let root = state_root(&arguments)?;
         let state = StateDir::open(&root, &setting.namespace, &setting.name)?;
+        if let Some(words) = folder::look(&state, job)? {
+            tracing::warn!(job = setting.name, "{words}");
+        }
         let wish = Wish { job: job.clone(), document: manifests.document(), refusal: None, written: 0 };
         let (sender, receiver) = watch::channel(wish.clone());
         wishes.push(((setting.namespace.clone(), setting.name.clone()), sender));
@@ -71,7 +77,8 @@ async fn run_all(arguments: RunArguments) -> Ended {
             "the files hold no StreamingJob, so there is nothing to run; add a document of `kind: StreamingJob`",
         ));
     }
-    let watcher = tokio::task::spawn_local(watch_files(arguments.clone(), files, wishes));
+    let mut watcher = tokio::task::spawn_local(watch_files(arguments.clone(), files, wishes));
+    let mut is_watched = true;
     let mut ends = Vec::new();
     let mut interrupts = 0;
     loop {
@@ -85,6 +92,14 @@ async fn run_all(arguments: RunArguments) -> Ended {
                 if interrupts == 1 {
                     tracing::info!("stopping at batch boundaries; a second signal ends at once");
                 }
+            }
+            ended = &mut watcher, if is_watched => {
+                is_watched = false;
+                let why = ended.err().map(|error| error.to_string()).unwrap_or_default();
+                output::say(&format!(
+                    "error: [WATCHER_ENDED] the manifests are not watched any more, which is a defect of Weir; the jobs go on as they \
+                     are, and an edit takes effect when weir run is started again: {why}"
+                ));
             }
             ended = jobs.join_next() => match ended {
                 None => break,
@@ -236,6 +251,7 @@ type JobKey = (String, String);
 async fn watch_files(arguments: RunArguments, files: Files, wishes: Vec<(JobKey, watch::Sender<Wish>)>) {
     let mut seen = Seen::default();
     seen.look(texts(&files));
+    let checker = Checker::new(&arguments);
     loop {
         tokio::time::sleep(WATCH_EVERY).await;
         match seen.look(texts(&files)) {
@@ -250,8 +266,13 @@ async fn watch_files(arguments: RunArguments, files: Files, wishes: Vec<(JobKey,
             }
             Sight::Changed => {}
         }
-        match check::accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref()).await {
-            Ok(manifests) => {
+        match checker.check(&files).await {
+            Ok(()) => {
+                let (manifests, _) = Manifests::read(&files, &arguments.parameters, triggers(arguments.available_now));
+                if !seen.is_still(&texts(&files)) {
+                    // Written anew since; the next look has it.
+                    continue;
+                }
                 let document = manifests.document();
                 for ((namespace, name), wish) in &wishes {
                     match manifests.job(namespace, name) {
@@ -325,6 +346,11 @@ struct Seen {
 impl Seen {
     /// Looks at which a file may be missing because it is being replaced.
     const PATIENCE: u32 = 4;
+
+    /// Whether the files are as they were last seen.
+    fn is_still(&self, now: &[(String, Option<String>)]) -> bool {
+        now.iter().map(|(_, text)| text.as_ref()).eq(self.texts.iter().map(Some))
+    }
 
     fn look(&mut self, now: Vec<(String, Option<String>)>) -> Sight {
         let missing: Vec<&str> = now.iter().filter(|(_, text)| text.is_none()).map(|(name, _)| name.as_str()).collect();

@@ -18,7 +18,7 @@ use weir_crds::catalog;
 use weir_crds::conf::SessionConf;
 use weir_crds::options::{Format, Role};
 use weir_crds::resource::CatalogSpec;
-use weir_sql::{QueryText, SqlConf};
+use weir_sql::{QueryText, SqlConf, Statement};
 
 use crate::arguments::{SqlArguments, SqlOutput};
 use crate::commands::task::runtime;
@@ -50,10 +50,12 @@ const OF_SERVICES: [&str; 3] = [weir_connect::kafka::UNREACHABLE, "STORAGE_FAILU
 
 async fn query(arguments: &SqlArguments, conf: &SqlConf) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let storage = Storage::new(Durability::PageCache);
-    let by_path = weir_sql::tables_by_path(&arguments.query, |word| Format::find(word, Role::Table).is_ok())?;
+    let statement = Statement::of(&arguments.query)?;
+    refuse_repeated(&arguments.tables, conf.case_sensitive)?;
+    let by_path = weir_sql::tables_by_path(statement.query(), |word| Format::find(word, Role::Table).is_ok())?;
     let by_path = by_path.iter().map(|(format, path)| (format!("{format}.{path}"), TableArgument::at(format, path, BTreeMap::new())));
     let by_name = arguments.tables.iter().map(|(name, location)| (name.clone(), TableArgument::parse(name, location)));
-    let in_catalogs = in_catalogs(&arguments.catalogs, &arguments.query)?;
+    let in_catalogs = in_catalogs(&arguments.catalogs, statement.query())?;
     let mut tables = Vec::new();
     for (name, table) in by_name.chain(by_path).chain(in_catalogs) {
         let table = table?;
@@ -62,7 +64,22 @@ async fn query(arguments: &SqlArguments, conf: &SqlConf) -> Result<(SchemaRef, V
             .map_err(|e| e.context(format!("table {name}")))?;
         tables.push((name, provider));
     }
-    weir_sql::run_batch_sql(conf, tables, &arguments.query).await
+    weir_sql::run_statement(conf, tables, &statement).await
+}
+
+/// A name stands for one table.
+fn refuse_repeated(tables: &[(String, String)], is_case_sensitive: bool) -> Result<()> {
+    let key = |name: &str| if is_case_sensitive { name.to_owned() } else { name.to_lowercase() };
+    let mut seen = BTreeMap::new();
+    for (name, place) in tables {
+        if let Some(before) = seen.insert(key(name), place) {
+            return Err(Error::config(
+                "INVALID_TABLE_ARGUMENT",
+                format!("--table {name} is given twice, as {before} and as {place}; give each table a name of its own"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The tables that a query names by their catalog or schema.
@@ -158,6 +175,15 @@ mod tests {
         assert_eq!(options("CSV:/x?header=true"), pairs(&[("header", "true"), ("path", "/x")]));
         assert_eq!(options("kafka:a,b?kafka.bootstrap.servers=k:1"), pairs(&[("kafka.bootstrap.servers", "k:1"), ("subscribe", "a,b")]));
         assert_eq!(options("kafka:?assign={}"), pairs(&[("assign", "{}")]));
+    }
+
+    #[test]
+    fn a_table_name_is_given_once() {
+        let tables = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), format!("csv:/{name}"))).collect::<Vec<_>>();
+        refuse_repeated(&tables(&["t", "u"]), false).unwrap();
+        refuse_repeated(&tables(&["t", "T"]), true).unwrap();
+        let error = refuse_repeated(&tables(&["t", "u", "T"]), false).unwrap_err();
+        assert!(error.to_string().contains("--table T is given twice, as csv:/t and as csv:/T"), "{error}");
     }
 
     #[test]

@@ -269,11 +269,18 @@ fn last_end(status: &Value) -> (&'static str, String) {
     let (word, how) = match last["result"].as_str() {
         _ if cut_off => return ("NotRunning", format!("run {} was cut off; {REMEDY}", plain(&status["run"]["number"]))),
         Some("Succeeded") => ("Completed", "completed"),
-        Some("Failed") => ("Failed", "failed"),
+        Some("Failed" | "Fenced") => return ("Failed", format!("run {number} failed at {at}{}; {REMEDY}", cause(last))),
         Some("Stopped") => ("Stopped", "was stopped"),
         _ => return ("NotRunning", REMEDY.to_owned()),
     };
     (word, format!("run {number} {how} at {at}; {REMEDY}"))
+}
+
+/// Why a run failed: the task that decided it, and what that one said.
+fn cause(last: &Value) -> String {
+    let of = |field: &str| Some(plain(&last[field])).filter(|text| !text.is_empty());
+    let task = of("task").map(|task| format!(": task {task}"));
+    [task, of("reason"), of("message")].into_iter().flatten().collect::<Vec<_>>().join(": ")
 }
 
 fn folders(path: &Path) -> Result<Vec<std::path::PathBuf>> {
@@ -358,7 +365,12 @@ mod tests {
     fn a_runner_that_has_ended_leaves_how_its_run_ended() {
         let shown = |result: &str, run: Value| {
             let ready = json!({"type": "Ready", "status": "True", "reason": "WaitingForTrigger", "message": "run 3: Completed"});
-            let last = json!({"number": 3, "result": result, "finishedAt": "2026-11-30T10:00:00Z"});
+            let mut last = json!({"number": 3, "result": result, "finishedAt": "2026-11-30T10:00:00Z"});
+            if result == "Failed" {
+                last["task"] = "t".into();
+                last["reason"] = "Error".into();
+                last["message"] = "[PATH_NOT_FOUND] there is no /x".into();
+            }
             let mut job = json!({"status": {"conditions": [ready], "run": run, "lastRun": last, "summary": {"tasksReady": "0/1"}}});
             without_runner(&mut job);
             let cells = COLUMNS.iter().chain(WIDE_COLUMNS).map(|(_, at)| cell(&job, *at)).filter(|cell| !cell.is_empty());
@@ -366,7 +378,10 @@ mod tests {
         };
         let remedy = "no runner is there; start the job with 'weir run'";
         assert_eq!(shown("Succeeded", Value::Null), format!("False Completed run 3 completed at 2026-11-30T10:00:00Z; {remedy}"));
-        assert_eq!(shown("Failed", Value::Null), format!("False Failed run 3 failed at 2026-11-30T10:00:00Z; {remedy}"));
+        assert_eq!(
+            shown("Failed", Value::Null),
+            format!("False Failed run 3 failed at 2026-11-30T10:00:00Z: task t: Error: [PATH_NOT_FOUND] there is no /x; {remedy}")
+        );
         assert_eq!(shown("Stopped", Value::Null), format!("False Stopped run 3 was stopped at 2026-11-30T10:00:00Z; {remedy}"));
         assert_eq!(shown("Succeeded", json!({"number": 4})), format!("False NotRunning 4 run 4 was cut off; {remedy}"));
     }

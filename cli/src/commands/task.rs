@@ -29,7 +29,7 @@ use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
 use weir_runtime::task::failed;
 use weir_runtime::{SystemClock, Task, TaskEnvironment};
 
-use crate::arguments::TaskArguments;
+use crate::arguments::{TaskArguments, triggers};
 use crate::manifests::{self, Manifests};
 use crate::outcome::{Code, Ended};
 use crate::signals::Signals;
@@ -84,7 +84,7 @@ struct Prepared {
 }
 
 fn prepare(arguments: &TaskArguments) -> Result<Prepared> {
-    let manifests = Manifests::load(&arguments.files, &arguments.parameters)?;
+    let manifests = Manifests::load(&arguments.files, &arguments.parameters, triggers(arguments.available_now))?;
     let job = manifests.job(&arguments.namespace, &arguments.job)?;
     let temporary_root = std::env::temp_dir().join(format!("weir-{}", Uuid::new_v4()));
     let temporary_root = temporary_root.to_string_lossy();

@@ -2,12 +2,14 @@
 //!
 //! `state` is the folder that outlives the runner, `child` is one running task,
 //! `look` fills the supervisor's view of the children, `job` is the loop of one
-//! job, `writing` what becomes of one whose state cannot be written, `display` shows it. What is decided is decided by
-//! `weir_supervisor::decide` alone.
+//! job, `writing` what becomes of one whose state cannot be written, `checking` judges an edit beside them, `display` shows
+//! it all. What is decided is decided by `weir_supervisor::decide` alone.
 
+pub mod checking;
 pub mod child;
 pub mod display;
 pub mod edit;
+pub mod folder;
 pub mod job;
 pub mod look;
 pub mod state;

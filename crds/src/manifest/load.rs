@@ -68,8 +68,22 @@ impl Loaded {
     }
 }
 
-/// Loads manifests. `parameters` (from `-p name=value`) win over `spec.parameters`.
+/// Which triggers the queries will have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Triggers {
+    /// Those of the manifests.
+    AsWritten,
+    /// `availableNow` all of them, whatever is written.
+    AvailableNow,
+}
+
+/// Loads manifests that run as they are written.
 pub fn load(files: &[ManifestFile], parameters: &BTreeMap<String, String>) -> Loaded {
+    load_with(files, parameters, Triggers::AsWritten)
+}
+
+/// Loads manifests. `parameters` (from `-p name=value`) win over `spec.parameters`.
+pub fn load_with(files: &[ManifestFile], parameters: &BTreeMap<String, String>, triggers: Triggers) -> Loaded {
     let mut loaded = Loaded::default();
     let mut drafts = Vec::new();
     let order: BTreeMap<&str, usize> = files.iter().enumerate().map(|(index, file)| (file.name.as_str(), index)).collect();
@@ -81,7 +95,8 @@ pub fn load(files: &[ManifestFile], parameters: &BTreeMap<String, String>) -> Lo
     }
     for draft in &mut drafts {
         draft.job.spec.parameters.extend(parameters.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let findings = rules::check(&draft.job, &loaded.objects);
+        let mut findings = rules::check(&draft.job, &loaded.objects);
+        findings.retain(|finding| triggers == Triggers::AsWritten || finding.rule != rules::NEEDS_END);
         draft.add(findings);
     }
     let shared = rules::shared_checkpoints(drafts.iter().map(|draft| &draft.job));

@@ -127,7 +127,7 @@ fn trigger(job: &StreamingJob, findings: &mut Vec<Finding>) {
             if !ends {
                 findings.push(
                     Finding::error(
-                        "schedule-needs-end",
+                        super::NEEDS_END,
                         format!("spec.tasks[{}].queries[{}].trigger", task.name, query.name),
                         "under trigger.schedule every query must end by itself",
                     )

@@ -20,6 +20,9 @@ use crate::resource::{OptionsFromSpec, StreamingJob};
 
 pub(super) use sharing::shared_checkpoints;
 
+/// The rule that queries under a schedule end by themselves.
+pub(super) const NEEDS_END: &str = "schedule-needs-end";
+
 /// All findings of one job.
 pub(super) fn check(job: &StreamingJob, objects: &Objects) -> Vec<Finding> {
     let mut findings = Vec::new();
