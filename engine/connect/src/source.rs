@@ -14,6 +14,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_core::{Offset, Result};
 
@@ -134,6 +135,27 @@ pub trait PreparedSource: Send {
     async fn bind(self: Box<Self>, place: SourcePlace) -> Result<Box<dyn Source>>;
 }
 
+/// Who has not answered for a while, told by whoever asks to whoever waits for it.
+#[derive(Clone, Debug, Default)]
+pub struct Outage(Arc<Mutex<Option<String>>>);
+
+impl Outage {
+    /// Nobody answers; says whether that is news.
+    pub fn goes_on(&self, words: String) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(words).is_none()
+    }
+
+    /// Somebody answered; says whether that is news.
+    pub fn ends(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+
+    /// What is to be told of it.
+    pub fn words(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// A streaming source.
 #[async_trait]
 pub trait Source: Send {
@@ -156,6 +178,11 @@ pub trait Source: Send {
     /// Whether records that are due have not come for a while; a stop then waits for none.
     fn is_silent(&self) -> bool {
         false
+    }
+
+    /// Who does not answer while the source is asked.
+    fn outage(&self) -> Outage {
+        Outage::default()
     }
 
     /// The offset before the first batch, for sources that resolve and store

@@ -1,4 +1,4 @@
-//! Taking many records at once from librdkafka: the only unsafe code of the connector, but for one call in `token`.
+//! Taking many records at once from librdkafka: the only unsafe code of the connector, but for single calls in `token` and `topic_id`.
 //!
 //! `rdkafka` hands out one record per call, with an allocation and a clock read
 //! each. `BatchDrain` owns a consumer handle with its queue and takes up to a

@@ -22,11 +22,14 @@ use super::options::{KafkaSourceOptions, TopicSelection};
 use super::properties::ClientSettings;
 use super::refusal::{LastRefusal, Refusal};
 use super::starting::{EARLIEST, LATEST};
+use crate::source::Outage;
 
 /// How long one request may take before the next attempt, unless `kafka.request.timeout.ms` says otherwise.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// After so long without an answer it is asked whether the brokers refuse the client.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// After so long without an answer it is told.
+const TOLD_AFTER: Duration = Duration::from_secs(3);
 
 /// Remembers what the client said last about its troubles.
 #[derive(Default)]
@@ -117,6 +120,7 @@ pub struct Lookup {
     patience: Patience,
     max_age: Duration,
     known: Mutex<Option<(Instant, Arc<[TopicPartition]>)>>,
+    outage: Outage,
 }
 
 impl Lookup {
@@ -142,7 +146,13 @@ impl Lookup {
             patience: Patience::of(options),
             max_age: max_age.min(Duration::from_secs(1)),
             known: Mutex::new(None),
+            outage: Outage::default(),
         })
+    }
+
+    /// Which servers do not answer.
+    pub fn outage(&self) -> &Outage {
+        &self.outage
     }
 
     /// Asks whether the brokers answer; that a topic is missing is an answer.
@@ -296,17 +306,14 @@ impl Lookup {
         let mut timeout = self.patience.request;
         loop {
             self.client.authorize(&self.consumer)?;
-            let first = timeout.min(FIRST_LOOK);
-            let answer = match ask(first) {
-                // A client that is not let in waits as one does whose brokers are away.
-                Err(trouble) if trouble.is_silence() && timeout > first && !self.is_refused() => ask(timeout - first),
-                other => other,
-            };
-            let trouble = match answer {
+            let trouble = match self.ask_in_parts(begun, timeout, &ask) {
                 Ok(answer) => {
                     // Nobody else takes the log and error events of this handle.
                     serve_events(&self.consumer);
                     self.consumer.context().refusal.clear();
+                    if self.outage.ends() {
+                        tracing::info!(servers = self.client.servers(), "the Kafka servers answer again");
+                    }
                     return Ok(answer);
                 }
                 Err(trouble) => trouble,
@@ -318,6 +325,33 @@ impl Lookup {
                 None => return Err(self.explain(action, &self.patience.words(made, begun.elapsed()), trouble)),
             }
             std::thread::sleep(self.patience.interval);
+        }
+    }
+
+    /// Asks for so long, with looks in between: a client that is not let in waits as one does whose brokers are away, and
+    /// whoever waits for the answer is to know for whom.
+    fn ask_in_parts<T>(&self, begun: Instant, timeout: Duration, ask: impl Fn(Duration) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        let asked = Instant::now();
+        for look in [FIRST_LOOK, TOLD_AFTER] {
+            let part = look.min(timeout).saturating_sub(asked.elapsed());
+            match ask(part) {
+                Err(trouble) if trouble.is_silence() && timeout > asked.elapsed() && !self.is_refused() => {
+                    if begun.elapsed() >= TOLD_AFTER {
+                        self.tell(&trouble);
+                    }
+                }
+                other => return other,
+            }
+        }
+        ask(timeout.saturating_sub(asked.elapsed()))
+    }
+
+    /// Says that the servers do not answer, once.
+    fn tell(&self, trouble: &Trouble) {
+        let Trouble::Client(error) = trouble else { return };
+        let words = format!("the Kafka servers {} do not answer: {}", self.client.servers(), last_words(&self.consumer, error));
+        if self.outage.goes_on(words.clone()) {
+            tracing::warn!("{words}; they are asked on");
         }
     }
 

@@ -32,6 +32,7 @@ mod starting;
 mod stores;
 mod table;
 mod token;
+mod topic_id;
 
 pub use errors::UNREACHABLE;
 pub use offsets::{PartitionOffsets, TopicPartition};

@@ -26,6 +26,8 @@ use super::rows::RowBuilder;
 use super::silence::{SUSPICION, Wait};
 use crate::source::{PartitionReader, ReadCounters, Scan};
 
+/// After so long without a record that is due it is told.
+const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// Longest single wait for records.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -106,6 +108,7 @@ impl RangeReader {
         let mut wait = Wait::begin(self.pool.silence(), Instant::now());
         let mut looked_at = wait.since();
         let mut last_trouble = None;
+        let mut is_told = false;
         loop {
             let before = self.position;
             let step = self.use_taken(handle);
@@ -135,6 +138,12 @@ impl RangeReader {
                         if looked_at.elapsed() >= SUSPICION {
                             looked_at = Instant::now();
                             self.look_into_silence(handle, &mut last_trouble)?;
+                        }
+                        if !is_told && wait.since().elapsed() >= TOLD_AFTER {
+                            is_told = true;
+                            let (servers, range) = (self.pool.client().servers(), self.range());
+                            let why = last_trouble.as_deref().unwrap_or("no answer");
+                            tracing::warn!("the Kafka servers {servers} do not send {range}: {why}; they are waited for");
                         }
                     }
                 }

@@ -25,7 +25,7 @@ use super::reader::{RangeReader, ReadPolicy};
 use super::rows;
 use super::starting::{self, End, StartingOffsets};
 use crate::open::SourcePlace;
-use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
+use crate::source::{AvailableNow, Backlog, Outage, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
 /// A streaming source over Kafka topics.
 pub struct KafkaSource {
@@ -230,6 +230,10 @@ impl Source for KafkaSource {
         self.ask(Lookup::reach).await
     }
 
+    fn outage(&self) -> Outage {
+        self.lookup.outage().clone()
+    }
+
     async fn initial_offset(&mut self) -> Result<Option<Offset>> {
         Ok(Some(offsets::to_offset(&self.initial().await?)))
     }
@@ -246,8 +250,8 @@ impl Source for KafkaSource {
             ReadLimits::Ignore => latest.clone(),
             ReadLimits::Apply => self.end_of_batch(&start, &latest, now_ms).await?,
         };
-        // A subscription that matches no topic yet has produced nothing.
-        let stated = |offsets: &PartitionOffsets| (!offsets.is_empty()).then(|| offsets::to_offset(offsets));
+        // A subscription that matches no topic yet has produced nothing; one that matches none any more has lost what it had.
+        let stated = |offsets: &PartitionOffsets| (!offsets.is_empty() || !start.is_empty()).then(|| offsets::to_offset(offsets));
         Ok(PlannedRange { end: stated(&end), latest: stated(&latest) })
     }
 

@@ -200,9 +200,19 @@ async fn a_lost_record_is_refused_while_a_batch_is_in_doubt_only() {
         query.lose_the_marker();
     }
     let (sink, _) = query.resumed(Standing { committed: Some(0), in_doubt: None, is_new: false }).await;
+    let identity = sink.identity();
+    assert!(identity.table_id.is_some() && query.open().await.identity() == identity);
     let behind = sink.recorded_batch(query.id).await.unwrap();
     let error = sink.resume(Standing { committed: Some(4), in_doubt: None, is_new: false }).await.unwrap_err();
     assert_eq!((behind, error.condition(), error.class()), (Some(0), "SINK_BEHIND_CHECKPOINT", ErrorClass::Incompatible));
+    drop(sink);
+    // With its topic the brokers forget the record too; what tells the topic made anew from the old one is its id.
+    query.scene.broker.delete_topic(&query.topic).unwrap();
+    let error = KafkaSink::open(&query.options(), batch(&[]).schema(), &query.place.context).await.err().unwrap();
+    assert_eq!((error.class(), error.condition()), (ErrorClass::Retryable, "UNKNOWN_TOPIC_OR_PARTITION"), "{error}");
+    query.scene.broker.create_topic(&query.topic, 2, &[]).unwrap();
+    let anew = query.open().await.identity();
+    assert!(anew.location == identity.location && anew.table_id.is_some() && anew.table_id != identity.table_id);
 }
 
 #[tokio::test]

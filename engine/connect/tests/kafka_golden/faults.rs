@@ -25,6 +25,7 @@ async fn a_broker_that_is_down_is_named_and_tried_again() {
     options.insert("kafka.bootstrap.servers".to_owned(), servers.clone());
     options.insert("kafka.request.timeout.ms".to_owned(), "1500".to_owned());
     let mut source = Checkpoint::new().open(&options).unwrap();
+    assert_eq!(source.outage().words(), None);
     let begun = Instant::now();
     let error = source.reach().await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(30));
@@ -118,4 +119,18 @@ async fn a_topic_created_anew_is_data_loss() {
     scene.broker.produce(&topic, [Message::of("next").partition(0)]).unwrap();
     let batch = checkpoint.next_batch(&mut source, ReadLimits::Apply, EPOCH_MS).await.unwrap().unwrap();
     assert_eq!(batch.rows[0]["value"], "next");
+}
+
+#[tokio::test]
+async fn a_pattern_that_matches_nothing_any_more_is_data_loss() {
+    let scene = Scene::new("vanished");
+    let topic = scene.topic("t");
+    scene.broker.create_topic(&topic, 1, &[]).unwrap();
+    scene.broker.produce(&topic, numbered_messages(0..10, 1)).unwrap();
+    let options = scene.options(&json!({"subscribePattern": "t", "startingOffsets": "earliest"}));
+    let mut checkpoint = Checkpoint::new();
+    checkpoint.next_batch(&mut checkpoint.open(&options).unwrap(), ReadLimits::Apply, EPOCH_MS).await.unwrap().unwrap();
+    scene.broker.delete_topic(&topic).unwrap();
+    let error = checkpoint.next_batch(&mut checkpoint.open(&options).unwrap(), ReadLimits::Apply, EPOCH_MS).await.unwrap_err();
+    assert_eq!((error.class(), error.condition()), (ErrorClass::Config, "KAFKA_DATA_LOSS.PARTITIONS_DELETED"), "{error}");
 }

@@ -125,17 +125,7 @@ impl QueryLog {
             let stored = self.claim.weir().read(&name).await?.unwrap_or_default();
             let recorded = sink_record(&format!("{}/{name}", self.claim.weir().url()), &stored)?;
             if !same_sink(&recorded, &record) {
-                return Err(Error::incompatible(
-                    "CHECKPOINT_SINK_CHANGED",
-                    format!(
-                        "the checkpoint {} was written for the {words} {}, and the query now writes to {identity}: rows that the \
-                         old sink holds would be missing in the new one; restore the sink, or set a new checkpointLocation with \
-                         a changed checkpointResetNonce",
-                        self.root.url(),
-                        String::from_utf8_lossy(&stored),
-                        words = sink.words()
-                    ),
-                ));
+                return Err(self.sink_changed(sink, &recorded, &record));
             }
             failpoint::hit("claim.sink-identity.after")?;
             let since = recorded.get(SINCE).and_then(serde_json::Value::as_u64).unwrap_or(0);
@@ -143,6 +133,32 @@ impl QueryLog {
         }
         failpoint::hit("claim.sink-identity.after")?;
         Ok(BoundSink { since, is_new: true })
+    }
+
+    fn sink_changed(&self, sink: BindSink, recorded: &SinkRecord, now: &SinkRecord) -> Error {
+        let (checkpoint, words) = (self.root.url(), sink.words());
+        let text = |record: &SinkRecord| serde_json::Value::Object(record.clone()).to_string();
+        let is_place = |field: &&str| recorded.get(*field) == now.get(*field);
+        let what = if ["format", "location"].iter().all(is_place) {
+            format!(
+                "the {words} {} of the checkpoint {checkpoint} was deleted and made anew (its id was {} and is {}): the rows of earlier batches \
+                 are not in it; restore it, set a changed checkpointResetNonce to go on from here",
+                recorded.get("location").map(ToString::to_string).unwrap_or_default(),
+                recorded.get("tableId").map(ToString::to_string).unwrap_or_default(),
+                now.get("tableId").map(ToString::to_string).unwrap_or_default(),
+            )
+        } else {
+            format!(
+                "the checkpoint {checkpoint} was written for the {words} {}, and the query now writes to {}: rows that the old sink holds \
+                 would be missing in the new one; restore the sink",
+                text(recorded),
+                text(now)
+            )
+        };
+        Error::incompatible(
+            "CHECKPOINT_SINK_CHANGED",
+            format!("{what}, or set a new checkpointLocation with a changed checkpointResetNonce"),
+        )
     }
 
     /// The batch that the next execution is of: the newest planned one while

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
-use weir_connect::{AvailableNow, BatchId, Committed, ReadLimits, Sink, Source};
+use weir_connect::{AvailableNow, BatchId, Committed, Outage, ReadLimits, Sink, Source};
 use weir_core::checkpoint::query::Planned;
 use weir_core::checkpoint::{CommitEntry, OffsetEntry, Recovery};
 use weir_core::trigger::{Trigger, Wait, wait_after};
@@ -126,13 +126,15 @@ impl Driver {
             let newest = before.as_ref().and_then(|offsets| offsets[at].as_ref());
             open.source.open(newest).await?;
             if starts[at].is_none() {
-                starts[at] = open.source.initial_offset().await?;
+                let outage = open.source.outage();
+                starts[at] = shown(&state, &outage, open.source.initial_offset()).await?;
             }
         }
         // Nothing of this run is true of the world before each source has answered once.
         for open in &mut open.sources {
             state.message(&getting_offsets(&*open.source));
-            open.source.reach().await?;
+            let outage = open.source.outage();
+            shown(&state, &outage, open.source.reach()).await?;
         }
         // What the checkpoint pinned wins over the job's settings, as in Spark.
         let (session, overridden) = match &stored_conf {
@@ -275,9 +277,10 @@ impl Driver {
         let timer = Instant::now();
         for (at, open) in self.open.sources.iter_mut().enumerate() {
             self.state.message(&getting_offsets(&*open.source));
+            let outage = open.source.outage();
             let planned = tokio::select! {
                 biased;
-                planned = open.source.plan(self.starts[at].as_ref(), limits, now_ms) => planned?,
+                planned = shown(&self.state, &outage, open.source.plan(self.starts[at].as_ref(), limits, now_ms)) => planned?,
                 () = asked_to_stop(stop) => return Ok(None),
             };
             is_new |= planned.end.is_some() && planned.end != self.logged[at];
@@ -457,10 +460,47 @@ async fn stopped_with_patience(stop: &watch::Receiver<StopRequest>) {
     tokio::time::sleep(STOP_PATIENCE).await;
 }
 
+/// Waits for a source, and has the status say meanwhile who does not answer it.
+async fn shown<T>(state: &QueryState, outage: &Outage, question: impl Future<Output = T>) -> T {
+    tokio::pin!(question);
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut question => return answer,
+            () = tokio::time::sleep(LOOK_FOR_SILENCE) => {
+                if let Some(words) = outage.words() {
+                    state.message(&words);
+                }
+            }
+        }
+    }
+}
+
 fn getting_offsets(source: &dyn Source) -> String {
     format!("Getting offsets from {}", source.description())
 }
 
 fn stopping(stop: &watch::Receiver<StopRequest>) -> bool {
     *stop.borrow() != StopRequest::None || stop.has_changed().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::broadcast;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_does_not_answer_is_shown_while_it_is_waited_for() {
+        let state = QueryState::new("q", Uuid::nil(), 1, broadcast::channel(1).0);
+        let outage = Outage::default();
+        assert_eq!(shown(&state, &outage, async { 1 }).await, 1);
+        outage.goes_on("the Kafka servers k:1 do not answer".to_owned());
+        let told = async {
+            while !state.snapshot().status.message.contains("k:1") {
+                tokio::task::yield_now().await;
+            }
+        };
+        shown(&state, &outage, told).await;
+    }
 }

@@ -86,6 +86,8 @@ impl KafkaSinkOptions {
 pub struct KafkaSink {
     schema: SchemaRef,
     shared: Shared,
+    /// The topic's own id, exactly once: a topic made anew holds nothing of the batches before.
+    topic_id: Option<String>,
     _keeper: Option<Keeper>,
 }
 
@@ -118,8 +120,13 @@ impl KafkaSink {
         if options.delivery == Delivery::Fenced {
             shared.transactions = Some(begin_session(options, &shared, context).await?);
         }
+        let topic_id = match &shared.transactions {
+            // Of rows that name their topics the record's topic holds none.
+            Some(transactions) => transactions.run(Transactions::topic_id).await?.filter(|_| options.topic.is_some()),
+            None => None,
+        };
         let keeper = shared.transactions.as_ref().map(|transactions| Keeper::begin(transactions, options.renew_after));
-        Ok(Self { schema, shared, _keeper: keeper })
+        Ok(Self { schema, shared, topic_id, _keeper: keeper })
     }
 }
 
@@ -187,7 +194,8 @@ impl Sink for KafkaSink {
     }
 
     fn identity(&self) -> SinkIdentity {
-        SinkIdentity { format: "kafka".to_owned(), location: self.shared.topic.as_deref().unwrap_or_default().to_owned(), table_id: None }
+        let location = self.shared.topic.as_deref().unwrap_or_default().to_owned();
+        SinkIdentity { format: "kafka".to_owned(), location, table_id: self.topic_id.clone() }
     }
 
     fn output_rows(&self) -> OutputRows {

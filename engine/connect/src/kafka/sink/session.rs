@@ -21,6 +21,7 @@ use crate::kafka::lookup::{LastWords, cannot_create};
 use crate::kafka::properties::ClientSettings;
 use crate::kafka::refusal::Refusal;
 use crate::kafka::silence::{SUSPICION, Silence, Wait};
+use crate::kafka::topic_id;
 
 /// How long one call into the client may take before a look at the clock.
 const SLICE: Duration = Duration::from_millis(500);
@@ -117,8 +118,14 @@ impl Session {
         self.step(patience.unwrap_or(self.patience), "abort a transaction", || self.producer.abort_transaction(SLICE))
     }
 
+    /// The id of the topic, where brokers give ids.
+    pub fn topic_id(&self) -> Result<Option<String>> {
+        self.find_topic()?;
+        self.step(self.patience, "identify the topic", || topic_id::ask(self.producer.client(), &self.topic, QUESTION))
+    }
+
     /// Waits until the topic is there: brokers that make topics themselves do it when a producer asks for one.
-    pub fn find_topic(&self) -> Result<()> {
+    fn find_topic(&self) -> Result<()> {
         let asked = || {
             let known = self.producer.client().fetch_metadata(Some(&self.topic), QUESTION)?;
             let topic = known.topics().iter().find(|topic| topic.name() == &*self.topic);

@@ -92,6 +92,11 @@ impl Transactions {
         self.session.displace_others()
     }
 
+    /// Which topic it is that has the name.
+    pub fn topic_id(&self) -> Result<Option<String>> {
+        self.session.topic_id()
+    }
+
     /// The newest batch that took effect as a whole.
     pub fn recorded(&self) -> Result<Option<u64>> {
         let marker = self.session.read_marker()?;
@@ -111,7 +116,6 @@ impl Transactions {
             (Some(_), _) => Ok(()),
             (None, Some(batch)) if !is_new => Err(trouble::marker_lost(id, topic, batch)),
             (None, _) => {
-                self.session.find_topic()?;
                 self.open(&mut state)?;
                 self.write(&mut state, Marker { epoch: self.fence.epoch(), batch: committed, part: None })
             }

@@ -54,3 +54,21 @@ async fn a_sink_that_stays_behind_is_refused() {
     let error = log.recover(|| async { Ok(Recorded::default()) }, Some(0), 1).await.unwrap_err();
     assert_eq!((error.class(), error.condition()), (ErrorClass::Incompatible, "SINK_BEHIND_CHECKPOINT"));
 }
+
+#[tokio::test]
+async fn a_sink_made_anew_under_its_name_is_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Storage::new(Durability::PageCache).open(dir.path().to_str().unwrap()).unwrap();
+    let log = claimed(&root, 1).await;
+    let sink = |location: &str, id: &str| format!(r#"{{"format":"kafka","location":"{location}","tableId":"{id}"}}"#);
+    assert!(log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new);
+    assert!(!log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new);
+    for (now, words) in
+        [(sink("t", "B"), "deleted and made anew (its id was \"A\" and is \"B\")"), (sink("u", "A"), "was written for the sink")]
+    {
+        let error = log.bind_sink(BindSink::Rows, &now, 0).await.unwrap_err();
+        assert_eq!((error.class(), error.condition()), (ErrorClass::Incompatible, "CHECKPOINT_SINK_CHANGED"));
+        assert!(error.to_string().contains(words) && error.to_string().contains("checkpointResetNonce"), "{error}");
+    }
+    assert!(log.bind_sink(BindSink::Rows, &sink("t", "B"), 1).await.unwrap().is_new);
+}
