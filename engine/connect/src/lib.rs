@@ -25,4 +25,6 @@ pub mod tables;
 mod testing;
 
 pub use sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Standing, Steps, Written, WrittenFile};
-pub use source::{AvailableNow, Backlog, Outage, PartitionReader, PlannedRange, PreparedSource, ReadCounters, ReadLimits, Scan, Source};
+pub use source::{
+    AvailableNow, Backlog, Outage, PartitionReader, PlannedRange, PreparedSource, ReadCounters, ReadLimits, RecordColumns, Scan, Source,
+};

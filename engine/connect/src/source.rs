@@ -77,6 +77,32 @@ pub struct Scan {
     pub max_bytes: usize,
 }
 
+/// Where the columns of a source, or of a slice, have a record of a topic and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordColumns {
+    /// The record, as bytes.
+    pub value: usize,
+    /// The topic.
+    pub topic: usize,
+    /// The partition.
+    pub partition: usize,
+    /// The offset; a reader's position is the next one.
+    pub offset: usize,
+}
+
+impl RecordColumns {
+    /// All of them.
+    pub fn all(self) -> [usize; 4] {
+        [self.value, self.topic, self.partition, self.offset]
+    }
+
+    /// The same columns somewhere else.
+    #[must_use]
+    pub fn moved(self, to: impl Fn(usize) -> usize) -> Self {
+        Self { value: to(self.value), topic: to(self.topic), partition: to(self.partition), offset: to(self.offset) }
+    }
+}
+
 /// Counters of what a reader met, summed into the progress record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounters {
@@ -119,6 +145,11 @@ pub trait PartitionReader: Send {
 pub trait PreparedSource: Send {
     /// The rows' schema, with Spark's names and types.
     fn schema(&self) -> SchemaRef;
+
+    /// The columns by which a row is a record of a topic, where it is one.
+    fn record_columns(&self) -> Option<RecordColumns> {
+        None
+    }
 
     /// Whether records that do not fit are handed out apart, as the context asked for; false where the format knows none.
     fn sets_malformed_apart(&self) -> bool {

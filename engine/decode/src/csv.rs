@@ -126,6 +126,8 @@ pub struct CsvDecoder {
     corrupt: Option<usize>,
     rows: usize,
     counts: Counts,
+    /// Why the last record was left out, if it was.
+    dropped: Option<&'static str>,
     fields: Fields,
     nulls: Vec<bool>,
 }
@@ -165,6 +167,7 @@ impl CsvDecoder {
             corrupt,
             rows: 0,
             counts: Counts::default(),
+            dropped: None,
             fields: Fields::default(),
             nulls: Vec::new(),
         })
@@ -185,6 +188,11 @@ impl CsvDecoder {
         std::mem::take(&mut self.counts)
     }
 
+    /// Why the record that was pushed last was left out by DROPMALFORMED; none if it was not.
+    pub fn take_dropped(&mut self) -> Option<&'static str> {
+        self.dropped.take()
+    }
+
     /// A row of nulls for a record that is null.
     pub fn push_null(&mut self) {
         self.counts.records += 1;
@@ -199,6 +207,7 @@ impl CsvDecoder {
     /// A malformed record under FAILFAST; the columns are as before.
     pub fn push(&mut self, record: &str) -> Result<(), DecodeError> {
         self.counts.records += 1;
+        self.dropped = None;
         let mut reader = csv_core::ReaderBuilder::new();
         reader.delimiter(self.options.separator).double_quote(true).escape(self.options.escape);
         match self.options.quote {
@@ -228,6 +237,7 @@ impl CsvDecoder {
                     return Err(DecodeError::bad_record(record.as_bytes(), cause));
                 }
                 self.counts.dropped += 1;
+                self.dropped = Some(cause);
                 return Ok(());
             }
         }

@@ -18,7 +18,7 @@ use weir_crds::manifest::merged_options;
 use weir_crds::options::{Format, Role};
 use weir_crds::policy::QueryTrigger;
 use weir_crds::resource::{BadRecordsSpec, OptionsFromSpec, QuerySpec, SinkSpec, SourceSpec, StreamingJobSpec};
-use weir_sql::{Observation, OutputMode, QueryText, SqlConf};
+use weir_sql::{Observation, OutputMode, QueryText, SqlConf, Undecodable};
 
 use crate::query::{InputDefinition, QueryDefinition, SinkDefinition, Watermark};
 
@@ -90,7 +90,8 @@ impl Resolver<'_> {
             view: o.view.clone(),
             metrics: o.metrics.iter().map(|m| (m.name.clone(), m.expr.clone())).collect(),
         });
-        let text = QueryText { views, sql: query.sql.clone(), observe: observe.collect() };
+        let undecodable = if query.bad_records.is_some() { Undecodable::SetApart } else { Undecodable::ByMode };
+        let text = QueryText { views, sql: query.sql.clone(), observe: observe.collect(), undecodable };
         let declared: Vec<&str> = sources.iter().chain(&tables).map(|input| input.name.as_str()).collect();
         let named = self.named_in_sql(&text, &declared)?;
         tables.extend(named);

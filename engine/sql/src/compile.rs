@@ -4,7 +4,7 @@
 //! are used in which order and with which columns, and whether the plan may run
 //! in the output mode. `CompiledQuery::lane` makes one independent copy to run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -23,7 +23,7 @@ use weir_core::{Error, Result};
 use crate::analyzer::{Analyzer, Catalog, OutputMode, ParsedObservation, Relation, Table, check, metric_field, view_field};
 use crate::conf::SqlConf;
 use crate::error::from_planning;
-use crate::exec::{BatchTime, Lane, Observer, StaticTable, StreamTable, optimize};
+use crate::exec::{BatchTime, Lane, Observer, StaticTable, StreamTable, judge_plans, optimize};
 use crate::functions::nested::to_canonical;
 use crate::parser::{parse_expression, parse_query};
 use crate::planned::Malformed;
@@ -69,6 +69,18 @@ pub struct QueryText {
     pub sql: String,
     /// Observations of views.
     pub observe: Vec<Observation>,
+    /// What becomes of texts that calls in it cannot decode.
+    pub undecodable: Undecodable,
+}
+
+/// What becomes of rows of a stream that hold text which `from_json` or `from_csv` cannot decode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Undecodable {
+    /// What the call's mode says.
+    #[default]
+    ByMode,
+    /// They can be told before the query runs over them (`Lane::misfits`).
+    SetApart,
 }
 
 /// What lanes share.
@@ -82,6 +94,8 @@ pub(crate) struct Compiled {
     pub malformed: Vec<Malformed>,
     /// Per stream, the columns that the plan reads.
     pub required: Vec<Vec<usize>>,
+    /// By stream, the plan that tells which of its rows cannot be decoded.
+    pub misfits: BTreeMap<usize, LogicalPlan>,
     /// Per stream, its schema in canonical types.
     streams: Vec<SchemaRef>,
     order: Vec<usize>,
@@ -161,15 +175,47 @@ pub(crate) fn compile_with(
         }
     }
     let (plan, schema) = finished(relation)?;
+    let judged = match text.undecodable {
+        Undecodable::ByMode => BTreeMap::new(),
+        Undecodable::SetApart if analyzer.fails_fast.get() => return Err(in_sql(fails_fast())),
+        Undecodable::SetApart => judge_plans(&plan, &analyzer.misfits.borrow()).map_err(from_planning)?,
+    };
     let plan = optimize(conf, &plan)?;
-    let required = required_columns(&plan, &schemas)?;
+    let mut required = required_columns(&plan, &schemas)?;
+    let mut misfits = BTreeMap::new();
+    for (stream, judged) in judged {
+        let judged = optimize(conf, &judged)?;
+        for (columns, more) in required.iter_mut().zip(required_columns(&judged, &schemas)?) {
+            columns.extend(more);
+            columns.sort_unstable();
+            columns.dedup();
+        }
+        misfits.insert(stream, judged);
+    }
     let malformed = analyzer.malformed.take();
     // Constants were decoded while planning.
     for counter in &malformed {
         counter.take();
     }
     let conf = conf.clone();
-    Ok(CompiledQuery(Arc::new(Compiled { conf, plan, schema, observers, has_statics, malformed, required, streams: schemas, order })))
+    Ok(CompiledQuery(Arc::new(Compiled {
+        conf,
+        plan,
+        schema,
+        observers,
+        has_statics,
+        malformed,
+        required,
+        misfits,
+        streams: schemas,
+        order,
+    })))
+}
+
+fn fails_fast() -> Error {
+    let text = "the mode FAILFAST of from_json or from_csv ends the query at the first bad record, and badRecords keeps bad records so that it goes on; \
+                leave out the mode, or the field badRecords";
+    Error::config("BAD_RECORDS_UNDER_FAILFAST", text)
 }
 
 /// Parses views and observations.
@@ -287,6 +333,11 @@ impl CompiledQuery {
     /// given to `Lane::execute` has exactly these, in this order.
     pub fn required_columns(&self, stream: usize) -> Vec<usize> {
         self.0.required.get(stream).cloned().unwrap_or_default()
+    }
+
+    /// Whether rows of a stream are told apart that cannot be decoded.
+    pub fn tells_misfits(&self, stream: usize) -> bool {
+        self.0.misfits.contains_key(&stream)
     }
 
     /// Whether static inputs are read again for each batch.

@@ -29,7 +29,7 @@ pub mod udf;
 
 pub use analyzer::OutputMode;
 pub use batch::{Statement, run_batch_sql, run_batch_sql_at, run_statement, tables_by_name, tables_by_path};
-pub use compile::{CompiledQuery, Observation, QueryText, StaticInput, StreamInput, compile};
+pub use compile::{CompiledQuery, Observation, QueryText, StaticInput, StreamInput, Undecodable, compile};
 pub use conf::SqlConf;
 pub use ddl::{parse_ddl_schema, parse_ddl_type, parse_type_name};
 pub use exec::{LANE_POOL_BYTES, Lane, ObservedPartial, merge_observed};

@@ -57,6 +57,8 @@ pub struct Planned {
     pub may_fail: bool,
     /// Where the kernel counts records that did not fit, if it decodes some.
     pub malformed: Option<Malformed>,
+    /// Tells of each text why it does not fit, null where it does; for decoders that go on after one that does not.
+    pub misfit: Option<Kernel>,
     /// The kernel, over arguments of the types above.
     pub kernel: Kernel,
 }
@@ -85,7 +87,7 @@ impl Planned {
         result: DataType,
         kernel: impl Fn(Rows<'_>) -> Result<ArrayRef> + Send + Sync + 'static,
     ) -> Self {
-        Self { args: args.into(), result, key: String::new(), may_fail: false, malformed: None, kernel: Arc::new(kernel) }
+        Self { args: args.into(), result, key: String::new(), may_fail: false, malformed: None, misfit: None, kernel: Arc::new(kernel) }
     }
 
     /// Names the constants that the kernel holds.
@@ -221,6 +223,12 @@ pub(crate) fn build(
         .unwrap_or_else(|| Err(Error::config("UNRESOLVED_ROUTINE", format!("`{name}` is not a function of this family"))))?;
     let shown = shown(name, &args);
     let args = (args.into_iter().zip(&planned.args)).map(|(arg, wanted)| analyzer.cast(arg, wanted)).collect::<Result<Vec<_>, Error>>()?;
+    if planned.malformed.is_some() {
+        match planned.misfit {
+            Some(misfit) => drop(analyzer.misfits.borrow_mut().insert((name.to_owned(), planned.key.clone()), misfit)),
+            None => analyzer.fails_fast.set(true),
+        }
+    }
     analyzer.malformed.borrow_mut().extend(planned.malformed);
     let kernel = Arc::clone(&planned.kernel);
     let mut call = analyzer.call(name, planned.key, planned.result, &args, move |rows: Rows<'_>| kernel(rows));

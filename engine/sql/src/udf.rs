@@ -69,6 +69,11 @@ impl SparkFn {
         self
     }
 
+    /// The name, and what tells it from others of that name.
+    pub(crate) fn name_and_key(&self) -> (&str, &str) {
+        (&self.name, &self.key)
+    }
+
     /// The call of this function.
     pub fn call(self, args: Vec<Expr>) -> Expr {
         let mut this = self;

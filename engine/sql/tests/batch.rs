@@ -328,7 +328,7 @@ async fn a_table_that_is_not_there_is_asked_for_as_the_command_takes_it() {
         views: vec![("v".to_owned(), "SELECT * FROM ref.dim d JOIN x ON d.k = x.k".to_owned())],
         sql: "WITH c AS (SELECT 1 FROM main.ref.`dim`) SELECT (SELECT max(k) FROM REF.dim) FROM c, v LATERAL VIEW explode(v.a) t"
             .to_owned(),
-        observe: Vec::new(),
+        ..weir_sql::QueryText::default()
     };
     assert_eq!(weir_sql::tables_by_name(&text).unwrap(), [vec!["ref", "dim"], vec!["main", "ref", "dim"]]);
     let rows = run_batch_sql(&conf, vec![("delta./x".to_owned(), table(&[(Some("a"), 1)]))], "SELECT `/x`.k FROM Delta.`/x`").await;

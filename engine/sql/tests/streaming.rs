@@ -133,6 +133,7 @@ async fn observations_span_slices_and_lanes() {
                 ("bs".into(), "count(*) FILTER (WHERE k = 'b')".into()),
             ],
         }],
+        ..QueryText::default()
     };
     let query = compile(&SqlConf::default(), vec![stream("events")], vec![], &text, OutputMode::Append).unwrap();
     let (mut one, mut two) = (query.lane().unwrap(), query.lane().unwrap());
@@ -271,6 +272,7 @@ fn errors_of_views_and_observations_are_placed_in_their_own_texts() {
             views: vec![("clean".into(), view.replace('¦', "")), ("more".into(), "SELECT k, v FROM clean".into())],
             observe: vec![observe],
             sql: "SELECT a.k\nFROM (SELECT k FROM more) a".into(),
+            ..QueryText::default()
         };
         let mut error = compile(&SqlConf::default(), vec![stream("events")], vec![], &text, OutputMode::Append).err().unwrap();
         let found = error.take_place();

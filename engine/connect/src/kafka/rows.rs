@@ -16,6 +16,7 @@ use weir_core::{Error, Result};
 use super::drain::RecordView;
 use super::offsets::TopicPartition;
 use super::options::HeaderColumn;
+use crate::source::RecordColumns;
 
 /// `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `timestampType` and, when asked for, `headers`.
 pub fn schema(headers: HeaderColumn) -> SchemaRef {
@@ -33,6 +34,9 @@ pub fn schema(headers: HeaderColumn) -> SchemaRef {
     }
     Arc::new(Schema::new(fields))
 }
+
+/// Where a record and its place are in the schema.
+pub const RECORD: RecordColumns = RecordColumns { value: 1, topic: 2, partition: 3, offset: 4 };
 
 /// The fields of one header.
 pub fn header_fields() -> Fields {

@@ -25,7 +25,7 @@ use super::reader::{RangeReader, ReadPolicy};
 use super::rows;
 use super::starting::{self, End, StartingOffsets};
 use crate::open::SourcePlace;
-use crate::source::{AvailableNow, Backlog, Outage, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
+use crate::source::{AvailableNow, Backlog, Outage, PartitionReader, PlannedRange, PreparedSource, ReadLimits, RecordColumns, Scan, Source};
 
 /// A streaming source over Kafka topics.
 pub struct KafkaSource {
@@ -67,6 +67,10 @@ impl PreparedKafka {
 impl PreparedSource for PreparedKafka {
     fn schema(&self) -> SchemaRef {
         rows::schema(self.options.headers)
+    }
+
+    fn record_columns(&self) -> Option<RecordColumns> {
+        Some(rows::RECORD)
     }
 
     fn make_clients(&mut self) -> Result<()> {

@@ -3,6 +3,9 @@
 //! **Where one is born.** A source of json or csv files sets a record apart when it does not fit the declared schema, as
 //! DROPMALFORMED leaves it out; the whole schema is judged, whichever columns the query reads. The mode FAILFAST is refused
 //! together with `badRecords`. Files that cannot be read at all are no records: `ignoreCorruptFiles` decides about them.
+//! A record of a topic is born bad where SQL decodes it: the calls of `from_json` and `from_csv` that are surely made over
+//! columns of the topic alone are evaluated for a slice before the plan gets it (`weir_sql`, `exec/judge.rs`), because behind
+//! the plan nobody knows any more which record a row was.
 //!
 //! **What it is.** A row of one fixed table (`weir_connect::bad_records`) with the batch's time, so that a batch that is run
 //! again makes the same rows. It makes no row of the query.
@@ -14,10 +17,16 @@
 
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
+use arrow::compute::{filter_record_batch, is_not_null};
+use arrow::datatypes::{Int32Type, Int64Type};
 use uuid::Uuid;
-use weir_connect::bad_records::{BadRows, Stamp};
-use weir_connect::{BatchId, Committed, Sink, SinkWriter, Written};
-use weir_core::Result;
+use weir_connect::bad_records::{BadRows, Places, Stamp};
+use weir_connect::{BatchId, Committed, RecordColumns, Sink, SinkWriter, Written};
+use weir_core::{Error, Result};
+use weir_sql::Lane;
+
+use super::batch::{SourceScan, plan_input};
 
 /// The sink, with what its rows have in common.
 pub struct BadRecordsSink {
@@ -102,5 +111,94 @@ impl LaneBadRecords {
         if let Some(writer) = self.writer {
             writer.abort().await;
         }
+    }
+}
+
+/// The rows of a slice that the plan gets, and the bad records among them. Rows before the offset `pass_by` are left out, bad
+/// ones are not.
+pub async fn judged(
+    lane: &Lane,
+    stream: usize,
+    scan: &SourceScan,
+    record: RecordColumns,
+    slice: RecordBatch,
+    pass_by: u64,
+) -> Result<(RecordBatch, Option<BadRows>)> {
+    let why = lane.misfits(stream, &plan_input(scan, slice.clone())?).await?;
+    if why.is_none() && pass_by == 0 {
+        return Ok((slice, None));
+    }
+    let why = why.unwrap_or_else(|| StringArray::new_null(slice.num_rows()));
+    let offsets = slice.column(record.offset).as_primitive::<Int64Type>();
+    let is_due = |row: usize| u64::try_from(offsets.value(row)).is_ok_and(|offset| offset >= pass_by);
+    let good: BooleanArray = (0..slice.num_rows()).map(|row| Some(why.is_null(row) && is_due(row))).collect();
+    let is_bad = is_not_null(&why).map_err(failed)?;
+    let bad = filter_record_batch(&slice, &is_bad).map_err(failed)?;
+    let reason: StringArray = why.iter().flatten().map(Some).collect();
+    let rows = (!reason.is_empty()).then(|| BadRows {
+        reason,
+        record: text(bad.column(record.value)),
+        place: Places::Topics {
+            topic: bad.column(record.topic).as_string().clone(),
+            partition: bad.column(record.partition).as_primitive::<Int32Type>().clone(),
+            offset: bad.column(record.offset).as_primitive::<Int64Type>().clone(),
+        },
+    });
+    Ok((filter_record_batch(&slice, &good).map_err(failed)?, rows))
+}
+
+/// Bytes as text.
+fn text(values: &ArrayRef) -> StringArray {
+    values.as_binary::<i32>().iter().map(|value| value.map(String::from_utf8_lossy)).collect()
+}
+
+fn failed(error: arrow::error::ArrowError) -> Error {
+    Error::retryable("SLICE_NOT_JUDGED", "the bad records of a slice could not be told apart").with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use arrow::array::{BinaryArray, Int32Array, Int64Array};
+    use arrow::datatypes::{DataType, Field, Schema};
+    use weir_connect::Scan;
+    use weir_sql::{OutputMode, QueryText, SqlConf, StreamInput, Undecodable, compile};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bad_records_before_a_place_are_told_again_and_rows_are_not() {
+        let columns = [("value", DataType::Binary), ("topic", DataType::Utf8), ("partition", DataType::Int32), ("offset", DataType::Int64)];
+        let schema = Arc::new(Schema::new(columns.map(|(name, data_type)| Field::new(name, data_type, true)).to_vec()));
+        let text = QueryText {
+            sql: "SELECT from_json(CAST(value AS STRING), 'n INT').n FROM raw".into(),
+            undecodable: Undecodable::SetApart,
+            ..QueryText::default()
+        };
+        let stream = StreamInput { name: "raw".into(), schema: Arc::clone(&schema), has_watermark: false };
+        let query = compile(&SqlConf::default(), vec![stream], vec![], &text, OutputMode::Append).unwrap();
+        let mut lane = query.lane().unwrap();
+        lane.begin_batch(0).await.unwrap();
+        let record = RecordColumns { value: 0, topic: 1, partition: 2, offset: 3 };
+        let scan = Scan { columns: vec![0, 1, 2, 3], max_rows: 100, max_bytes: 1 << 20 };
+        let scan = SourceScan { scan, plan_columns: query.required_columns(0), event_time: None, judged: Some(record) };
+        let values: [&[u8]; 4] = [b"x", b"{\"n\":1}", b"\xff", b"{\"n\":2}"];
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(BinaryArray::from(values.to_vec())),
+            Arc::new(StringArray::from(vec!["t"; 4])),
+            Arc::new(Int32Array::from(vec![1; 4])),
+            Arc::new(Int64Array::from(vec![5, 6, 7, 8])),
+        ];
+        let slice = RecordBatch::try_new(schema, columns).unwrap();
+        for (pass_by, kept) in [(0, vec![6, 8]), (6, vec![6, 8]), (7, vec![8]), (9, vec![])] {
+            let (good, bad) = judged(&lane, 0, &scan, record, slice.clone(), pass_by).await.unwrap();
+            assert_eq!(good.column(3).as_primitive::<Int64Type>().values().to_vec(), kept, "{pass_by}");
+            let bad = bad.unwrap();
+            assert_eq!(bad.record, StringArray::from(vec!["x", "\u{fffd}"]));
+            assert!(matches!(bad.place, Places::Topics { offset, .. } if offset.values().to_vec() == [5, 7]));
+        }
+        let good = slice.slice(1, 1);
+        let (rows, bad) = judged(&lane, 0, &scan, record, good.clone(), 0).await.unwrap();
+        assert_eq!((rows, bad), (good, None));
     }
 }

@@ -8,15 +8,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use arrow::array::Array;
 use arrow::record_batch::RecordBatch;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
-use weir_connect::{BatchId, PartitionReader, ReadCounters, Scan, Sink, SinkWriter, Written};
+use weir_connect::{BatchId, PartitionReader, ReadCounters, RecordColumns, Scan, Sink, SinkWriter, Written};
 use weir_core::{Error, Result, failpoint};
 use weir_sql::{Lane, ObservedPartial};
 
-use super::bad_records::{BadRecordsSink, LaneBadRecords};
+use super::bad_records::{BadRecordsSink, LaneBadRecords, judged};
 use crate::event_time::EventTimeStats;
 use crate::lanes::{BatchFailed, Lanes};
 
@@ -29,6 +30,8 @@ pub struct SourceScan {
     pub plan_columns: Vec<usize>,
     /// Position within the scan of the event-time column.
     pub event_time: Option<usize>,
+    /// Positions within the scan of a record and its place, where records are judged before the plan gets them.
+    pub judged: Option<RecordColumns>,
 }
 
 /// A batch's partitions, each with the number of its source.
@@ -84,6 +87,8 @@ struct Part {
     number: usize,
     source: usize,
     reader: Box<dyn PartitionReader>,
+    /// Rows before this position took effect already, and are read for the sake of bad records.
+    pass_by: u64,
 }
 
 /// One lane's share.
@@ -107,9 +112,9 @@ pub async fn execute(
     timestamp_ms: i64,
 ) -> Result<BatchOutcome> {
     let width = lanes.width(partitions.len());
-    let parts = partitions.into_iter().enumerate().map(|(number, (source, reader))| Part { number, source, reader });
+    let parts = partitions.into_iter().enumerate().map(|(number, (source, reader))| Part { number, source, reader, pass_by: 0 });
     let shared = Arc::new(Shared {
-        queue: Mutex::new(behind_earlier_steps(parts.collect(), &**sink, &batch).await?),
+        queue: Mutex::new(behind_earlier_steps(parts.collect(), &**sink, &batch, scans).await?),
         failed: BatchFailed::default(),
         scans: Arc::clone(scans),
         sink: Arc::clone(sink),
@@ -131,12 +136,14 @@ pub async fn execute(
 }
 
 /// The partitions, each behind the rows that took effect in earlier steps of the batch.
-async fn behind_earlier_steps(mut parts: VecDeque<Part>, sink: &dyn Sink, batch: &BatchId) -> Result<VecDeque<Part>> {
+async fn behind_earlier_steps(mut parts: VecDeque<Part>, sink: &dyn Sink, batch: &BatchId, scans: &[SourceScan]) -> Result<VecDeque<Part>> {
     let Some(steps) = sink.steps() else { return Ok(parts) };
     let names: Vec<String> = parts.iter().map(|part| part.reader.name()).collect();
     for (number, position) in steps.begin(batch, &names).await? {
-        if let Some(part) = parts.get_mut(number) {
-            part.reader.skip_to(position);
+        match parts.get_mut(number) {
+            Some(part) if scans[part.source].judged.is_some() => part.pass_by = position,
+            Some(part) => part.reader.skip_to(position),
+            None => {}
         }
     }
     Ok(parts)
@@ -214,7 +221,7 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter, mu
     let mut event_times = vec![EventTimeStats::default(); sources];
     let mut counters = vec![ReadCounters::default(); sources];
     loop {
-        let Some(Part { number, source, mut reader }) = shared.queue.lock().pop_front() else { break };
+        let Some(Part { number, source, mut reader, pass_by }) = shared.queue.lock().pop_front() else { break };
         let scan = &shared.scans[source];
         while let Some(slice) = reader.next().await? {
             if shared.failed.is_set() {
@@ -223,10 +230,19 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter, mu
             if let Some(bad) = &mut bad {
                 bad.write(source, reader.take_bad_records()).await?;
             }
+            rows[source] += slice.num_rows() as u64;
+            let slice = match (scan.judged, &mut bad) {
+                (Some(record), Some(bad)) => {
+                    let (good, found) = judged(lane, source, scan, record, slice, pass_by).await?;
+                    counters[source].malformed_records += found.as_ref().map_or(0, |found| found.reason.len() as u64);
+                    bad.write(source, found.into_iter().collect()).await?;
+                    good
+                }
+                _ => slice,
+            };
             if slice.num_rows() == 0 {
                 continue;
             }
-            rows[source] += slice.num_rows() as u64;
             if let Some(column) = scan.event_time {
                 event_times[source].observe(&slice, column)?;
             }
@@ -252,7 +268,7 @@ async fn drain(shared: &Shared, lane: &mut Lane, writer: &mut dyn SinkWriter, mu
 
 /// The columns of a slice that the plan takes; the event-time column may have
 /// been read for the watermark alone.
-fn plan_input(scan: &SourceScan, slice: RecordBatch) -> Result<RecordBatch> {
+pub(super) fn plan_input(scan: &SourceScan, slice: RecordBatch) -> Result<RecordBatch> {
     if scan.plan_columns.len() == slice.num_columns() {
         return Ok(slice);
     }

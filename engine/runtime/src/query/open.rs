@@ -14,7 +14,7 @@ use arrow::datatypes::SchemaRef;
 use uuid::Uuid;
 use weir_connect::expressions::Expressions;
 use weir_connect::open::{MalformedRecords, SinkContext, SinkRole, SinkSettings, SourceContext, SourcePlace};
-use weir_connect::{PreparedSource, Scan, Sink, Source, Standing};
+use weir_connect::{PreparedSource, RecordColumns, Scan, Sink, Source, Standing};
 use weir_connect::{bad_records, registry};
 use weir_core::checkpoint::{BindSink, Claimant, Owner, QueryLog, Recorded, Recovery, claim};
 use weir_core::storage::{Durability, Storage};
@@ -207,19 +207,20 @@ async fn prepare(definition: &QueryDefinition, storage: &Storage) -> Result<Prep
         let source = registry::prepare_source(&input.format, &input.options, input.schema.clone(), context).await;
         sources.push(source.map_err(|e| in_source(e, input))?);
     }
-    if definition.bad_records.is_some() && !sources.iter().any(|source| source.sets_malformed_apart()) {
-        return Err(nothing_to_set_apart());
-    }
     let schemas: Vec<SchemaRef> = sources.iter().map(|source| source.schema()).collect();
     let compiled = compile(definition, &schemas, storage).await?;
-    let scans = compiled.stream_order().iter().map(|at| scan(definition, &compiled, *at, &schemas[*at]));
-    let scans = scans.collect::<Result<Vec<_>>>()?;
+    let scan_of = |at: &usize| scan(definition, &compiled, *at, &schemas[*at], sources[*at].record_columns());
+    let scans = compiled.stream_order().iter().map(scan_of).collect::<Result<Vec<_>>>()?;
+    let are_set_apart = || sources.iter().any(|source| source.sets_malformed_apart()) || scans.iter().any(|scan| scan.judged.is_some());
+    if definition.bad_records.is_some() && !are_set_apart() {
+        return Err(nothing_to_set_apart());
+    }
     Ok(Prepared { sources, scans, compiled })
 }
 
 fn nothing_to_set_apart() -> Error {
-    let text = "no source of the query has records that are set apart: badRecords takes records of json and csv files; remove it, and select by \
-                the column of columnNameOfCorruptRecord where the SQL decodes records by from_json or from_csv";
+    let text = "nothing of the query is set apart: badRecords takes records of json and csv files, and records of topics that the SQL decodes by \
+                from_json or from_csv in a select list or WHERE, outside of CASE, AND and OR; decode them there, or remove badRecords";
     Error::config("BAD_RECORDS_WITHOUT_SOURCE", text).in_field("badRecords")
 }
 
@@ -312,7 +313,13 @@ async fn static_input(table: &InputDefinition, storage: &Storage, conf: &BTreeMa
 }
 
 /// The columns to read: those of the plan, and the watermark's.
-fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, schema: &SchemaRef) -> Result<SourceScan> {
+fn scan(
+    definition: &QueryDefinition,
+    compiled: &CompiledQuery,
+    at: usize,
+    schema: &SchemaRef,
+    record: Option<RecordColumns>,
+) -> Result<SourceScan> {
     let input = &definition.sources[at];
     let wanted = compiled.required_columns(at);
     let case = if definition.session.case_sensitive { Case::Counts } else { Case::Ignored };
@@ -320,12 +327,15 @@ fn scan(definition: &QueryDefinition, compiled: &CompiledQuery, at: usize, schem
     let event_column = event_column.transpose().map_err(|e| e.in_field(format!("sources[{}].watermark.column", input.name)))?;
     let mut columns = wanted.clone();
     columns.extend(event_column);
+    let record = record.filter(|_| compiled.tells_misfits(at));
+    columns.extend(record.iter().flat_map(|record| record.all()));
     columns.sort_unstable();
     columns.dedup();
     let position = |column: usize| columns.iter().position(|c| *c == column).expect("every wanted column is read");
     Ok(SourceScan {
         plan_columns: wanted.iter().map(|column| position(*column)).collect(),
         event_time: event_column.map(position),
+        judged: record.map(|record| record.moved(position)),
         scan: Scan { max_rows: definition.session.batch_max_rows, max_bytes: SLICE_BYTES, columns: columns.clone() },
     })
 }

@@ -42,7 +42,7 @@ use datafusion::sql::sqlparser::ast::{Expr as Sql, Query};
 use weir_core::Error;
 
 use crate::conf::SqlConf;
-use crate::exec::BatchTime;
+use crate::exec::{BatchTime, Judges};
 use crate::planned::Malformed;
 
 pub use aggregate::NAMES as AGGREGATES;
@@ -143,6 +143,10 @@ pub struct Analyzer<'a> {
     pub observed: RefCell<Vec<crate::exec::Observer>>,
     /// Counters of malformed records, one per call that decodes.
     pub malformed: RefCell<Vec<Malformed>>,
+    /// What judges the texts of calls that decode.
+    pub misfits: RefCell<Judges>,
+    /// Whether some call that decodes fails at the first text that does not fit.
+    pub fails_fast: Cell<bool>,
     ctes: RefCell<HashMap<String, Arc<Cte>>>,
     open_views: RefCell<Vec<String>>,
     /// What a subquery sees of the queries around it, the innermost last.
@@ -165,6 +169,8 @@ impl<'a> Analyzer<'a> {
             findings: RefCell::default(),
             observed: RefCell::default(),
             malformed: RefCell::default(),
+            misfits: RefCell::default(),
+            fails_fast: Cell::new(false),
             ctes: RefCell::default(),
             open_views: RefCell::default(),
             outer: RefCell::default(),

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use crate::types::timestamp;
 use crate::udf::SparkFn;
 
-const NAME: &str = "weir_batch_time";
+pub(super) const NAME: &str = "weir_batch_time";
 
 /// Microseconds since the epoch of the batch's trigger.
 #[derive(Debug, Default)]

@@ -6,9 +6,10 @@
 //! neither metrics nor join tables outlive a slice; `finish_batch` takes the
 //! observations.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::TaskContext;
@@ -72,6 +73,8 @@ pub struct Lane {
     shared: Arc<LaneState>,
     logical: LogicalPlan,
     physical: Option<Arc<dyn ExecutionPlan>>,
+    /// By stream, what tells which rows cannot be decoded.
+    misfits: BTreeMap<usize, (LogicalPlan, Option<Arc<dyn ExecutionPlan>>)>,
     context: Arc<TaskContext>,
 }
 
@@ -88,8 +91,10 @@ impl Lane {
         let state = base_state(&query.conf, Some(Arc::clone(&shared)));
         let clock = BatchTime::at(0);
         let logical = bind_batch_time(query.plan.clone(), &clock).map_err(from_planning)?;
+        let bound = |plan: &LogicalPlan| bind_batch_time(plan.clone(), &clock).map_err(from_planning);
+        let misfits = query.misfits.iter().map(|(stream, plan)| Ok((*stream, (bound(plan)?, None)))).collect::<Result<_>>()?;
         let context = state.task_ctx();
-        Ok(Self { query, clock, state, shared, logical, physical: None, context })
+        Ok(Self { query, clock, state, shared, logical, physical: None, misfits, context })
     }
 
     /// Starts a batch: its instant, and static inputs as they are now.
@@ -101,7 +106,33 @@ impl Lane {
             let plan = self.state.query_planner().create_physical_plan(&self.logical, &self.state).await.map_err(from_datafusion)?;
             self.physical = Some(plan);
         }
+        for (logical, physical) in self.misfits.values_mut().filter(|(_, physical)| physical.is_none()) {
+            *physical = Some(self.state.query_planner().create_physical_plan(logical, &self.state).await.map_err(from_datafusion)?);
+        }
         Ok(())
+    }
+
+    /// Of each row of a slice, as `execute` takes it, why text in it cannot be decoded, null where it can; none if all can, or if
+    /// the stream's rows are not judged.
+    pub async fn misfits(&self, stream: usize, input: &RecordBatch) -> Result<Option<StringArray>> {
+        let Some((_, Some(plan))) = self.misfits.get(&stream) else { return Ok(None) };
+        let slot = &self.shared.slots[stream];
+        slot.put(Some(self.query.canonical_input(stream, input.clone())?));
+        let judged = self.collected(plan).await;
+        slot.put(None);
+        let mut why: Vec<Option<String>> = Vec::with_capacity(input.num_rows());
+        for batch in judged? {
+            let texts: Vec<&StringArray> = batch.columns().iter().filter_map(|column| column.as_string_opt()).collect();
+            why.extend((0..batch.num_rows()).map(|row| {
+                let first = texts.iter().find(|texts| texts.is_valid(row));
+                first.map(|texts| texts.value(row).to_owned())
+            }));
+        }
+        if why.len() != input.num_rows() {
+            let text = format!("{} of {} rows were judged", why.len(), input.num_rows());
+            return Err(Error::retryable("INTERNAL_ERROR", text));
+        }
+        Ok(why.iter().any(Option::is_some).then(|| why.into()))
     }
 
     /// Runs one slice of one stream, which has the required columns in the order
@@ -122,9 +153,13 @@ impl Lane {
     async fn run(&self) -> Result<Vec<RecordBatch>> {
         let plan =
             self.physical.as_ref().ok_or_else(|| Error::config("WEIR_LANE_NOT_STARTED", "a slice was executed before begin_batch"))?;
-        let fresh = reset_plan_states(Arc::clone(plan)).map_err(from_datafusion)?;
-        let batches = collect(fresh, Arc::clone(&self.context)).await.map_err(from_datafusion)?;
+        let batches = self.collected(plan).await?;
         batches.into_iter().filter(|b| b.num_rows() > 0).map(|b| self.query.named(b).map_err(from_datafusion)).collect()
+    }
+
+    async fn collected(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<RecordBatch>> {
+        let fresh = reset_plan_states(Arc::clone(plan)).map_err(from_datafusion)?;
+        collect(fresh, Arc::clone(&self.context)).await.map_err(from_datafusion)
     }
 
     /// Records that `from_json` and `from_csv` found malformed since the last
@@ -155,7 +190,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use arrow::array::{ArrayRef, Int64Array, StringArray};
+    use arrow::array::{ArrayRef, Int64Array};
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 
@@ -184,6 +219,61 @@ mod tests {
         let query = compile(&SqlConf::default(), vec![stream], vec![], &text, OutputMode::Append).unwrap();
         let plan = query.lane().unwrap().logical.display_indent().to_string();
         assert_eq!(plan.matches("from_json(").count(), 1, "{plan}");
+    }
+
+    #[tokio::test]
+    async fn rows_that_cannot_be_decoded_are_told_before_the_query_runs() {
+        let schema = Arc::new(Schema::new(vec![Field::new("t", DataType::Utf8, true), Field::new("v", DataType::Binary, true)]));
+        let input = |rows: &[(&str, Option<&str>)]| {
+            let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|(t, _)| t)));
+            let values: Vec<Option<&[u8]>> = rows.iter().map(|(_, v)| v.map(str::as_bytes)).collect();
+            RecordBatch::try_new(Arc::clone(&schema), vec![texts, Arc::new(arrow::array::BinaryArray::from(values))]).unwrap()
+        };
+        let rows =
+            [("a", Some("{\"x\":1}")), ("a", Some("no")), ("b", Some("{\"x\":\"y\"}")), ("b", Some("2,3")), ("a", None), ("b", Some(""))];
+        let compiled = |sql: &str| {
+            let stream = StreamInput { name: "s".into(), schema: Arc::clone(&schema), has_watermark: false };
+            let text = QueryText { sql: sql.into(), undecodable: crate::Undecodable::SetApart, ..QueryText::default() };
+            compile(&SqlConf::default(), vec![stream], vec![], &text, OutputMode::Append)
+        };
+        let json = "from_json(CAST(v AS STRING), 'x INT')";
+        for (sql, bad) in [
+            (format!("SELECT t, d.x FROM (SELECT t, {json} AS d FROM s)"), vec![1, 2, 3]),
+            (format!("SELECT {json}.x, t FROM s WHERE t = 'a'"), vec![1]),
+            (
+                format!(
+                    "SELECT {json}.x, t FROM s WHERE t = 'a' UNION ALL SELECT from_csv(CAST(v AS STRING), 'x INT, y INT').x, t FROM s WHERE t = 'b'"
+                ),
+                vec![1, 2, 5],
+            ),
+            (
+                format!(
+                    "WITH w AS (SELECT upper(t) AS u, CAST(v AS STRING) AS w FROM s) SELECT from_json(q.w, 'x INT').x, q.u FROM w AS q WHERE q.u = 'B'"
+                ),
+                vec![2, 3],
+            ),
+            (format!("SELECT t, d.x FROM (SELECT t, {json} AS d FROM s) WHERE d.x > 0"), vec![1, 2, 3]),
+            (format!("SELECT t, CASE WHEN t = 'a' THEN {json} END AS d, v FROM s"), vec![]),
+            (format!("SELECT t, coalesce({json}.x, 1) AS x FROM s"), vec![]),
+            (format!("SELECT {json}.x, t FROM s WHERE rand() < 0.5"), vec![]),
+        ] {
+            let query = compiled(&sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+            let mut lane = query.lane().unwrap();
+            assert_eq!(query.tells_misfits(0), !bad.is_empty(), "{sql}");
+            for batch in 0..2 {
+                lane.begin_batch(batch).await.unwrap();
+                let input = input(&rows).project(&query.required_columns(0)).unwrap();
+                let why = lane.misfits(0, &input).await.unwrap();
+                let found: Vec<usize> =
+                    why.iter().flat_map(|why| (0..why.len()).filter(|row| why.is_valid(*row)).collect::<Vec<_>>()).collect();
+                assert_eq!(found, bad, "{sql}: {why:?}");
+                lane.execute(0, input.slice(0, 1)).await.unwrap();
+                let good = input.slice(0, 1);
+                assert!(lane.misfits(0, &good).await.unwrap().is_none());
+            }
+        }
+        let error = compiled("SELECT from_json(t, 'x INT', map('mode', 'FAILFAST')) AS d FROM s").err().unwrap();
+        assert_eq!(error.condition(), "BAD_RECORDS_UNDER_FAILFAST");
     }
 
     #[tokio::test]

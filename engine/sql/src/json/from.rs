@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::Result;
 use parking_lot::Mutex;
 use weir_core::Error;
@@ -14,9 +14,9 @@ use weir_decode::{CsvDecoder, CsvOptions, JsonDecoder, JsonOptions, Origin, Pars
 
 use super::{borrowed, options};
 use crate::ddl::parse_ddl_type;
-use crate::planned::{Arg, Malformed, Planned, Session, planning, running, strings, wrong_count};
+use crate::planned::{Arg, Malformed, Planned, Session, each_text, planning, running, strings, wrong_count};
 use crate::types::{list_of, map_of};
-use crate::udf::Rows;
+use crate::udf::{Kernel, Rows};
 
 pub(super) fn plan(name: &str, args: &[Arg], session: &Session) -> Option<Result<Planned, Error>> {
     if !matches!(name, "from_json" | "from_csv") {
@@ -69,7 +69,7 @@ fn json(args: Vec<DataType>, data_type: DataType, options: JsonOptions) -> Resul
     let first = JsonDecoder::of_type(&data_type, options.clone()).map_err(|e| planning(&e))?;
     let may_fail = options.mode == ParseMode::FailFast;
     let pool = Mutex::new(vec![first]);
-    let kind = data_type.clone();
+    let (kind, judging) = (data_type.clone(), options.clone());
     let malformed = Malformed::default();
     let counter = malformed.clone();
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
@@ -89,10 +89,42 @@ fn json(args: Vec<DataType>, data_type: DataType, options: JsonOptions) -> Resul
         pool.lock().push(decoder);
         Ok(column)
     };
-    let mut planned = Planned::new(args, data_type, kernel);
+    let mut planned = Planned::new(args, data_type.clone(), kernel);
     planned.may_fail = may_fail;
     planned.malformed = Some(malformed);
+    planned.misfit = (!may_fail).then(|| json_misfit(data_type, judging));
     Ok(planned)
+}
+
+/// Why each text does not fit: what DROPMALFORMED would leave it out for.
+fn json_misfit(kind: DataType, options: JsonOptions) -> Kernel {
+    let options = JsonOptions { mode: ParseMode::DropMalformed, ..options };
+    Arc::new(move |rows: Rows<'_>| {
+        let texts = strings(&rows, 0)?;
+        let mut decoder = JsonDecoder::of_type(&kind, options.clone()).map_err(|e| running(&e))?;
+        each_text(texts.len(), |row| {
+            if texts.is_null(row) {
+                return Ok(None);
+            }
+            decoder.push_str(texts.value(row)).map_err(|e| running(&e))?;
+            Ok(decoder.take_dropped().map(str::to_owned))
+        })
+    })
+}
+
+fn csv_misfit(schema: SchemaRef, options: CsvOptions) -> Kernel {
+    let options = CsvOptions { mode: ParseMode::DropMalformed, ..options };
+    Arc::new(move |rows: Rows<'_>| {
+        let texts = strings(&rows, 0)?;
+        let mut decoder = CsvDecoder::new(&schema, options.clone()).map_err(|e| running(&e))?;
+        each_text(texts.len(), |row| {
+            if texts.is_null(row) {
+                return Ok(None);
+            }
+            decoder.push(texts.value(row)).map_err(|e| running(&e))?;
+            Ok(decoder.take_dropped().map(str::to_owned))
+        })
+    })
 }
 
 fn csv(args: Vec<DataType>, data_type: DataType, options: CsvOptions) -> Result<Planned, Error> {
@@ -105,6 +137,7 @@ fn csv(args: Vec<DataType>, data_type: DataType, options: CsvOptions) -> Result<
     let schema = Arc::new(Schema::new(fields.clone()));
     let may_fail = options.mode == ParseMode::FailFast;
     CsvDecoder::new(&schema, options.clone()).map_err(|e| planning(&e))?;
+    let misfit = (!may_fail).then(|| csv_misfit(Arc::clone(&schema), options.clone()));
     let malformed = Malformed::default();
     let counter = malformed.clone();
     let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
@@ -123,6 +156,7 @@ fn csv(args: Vec<DataType>, data_type: DataType, options: CsvOptions) -> Result<
     let mut planned = Planned::new(args, data_type, kernel);
     planned.may_fail = may_fail;
     planned.malformed = Some(malformed);
+    planned.misfit = misfit;
     Ok(planned)
 }
 
