@@ -41,6 +41,7 @@ pub const ALL: &[&str] = &[
     "sink.commit.after",
     "batch.commits.before",
     "batch.commits.after",
+    "batch.purge.between",
     "batch.purge.after",
     "release.before",
     "release.after",

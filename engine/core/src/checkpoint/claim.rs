@@ -15,7 +15,7 @@ use super::fence::{self, Fence};
 use super::owner::{self, Owner, OwnerFacts, OwnerStep};
 use crate::error::{Error, Result};
 use crate::failpoint;
-use crate::storage::{Created, Folder};
+use crate::storage::Folder;
 
 /// Who claims, and under which epoch.
 #[derive(Clone, Debug)]
@@ -45,6 +45,7 @@ pub struct Claim {
     pub fence: Fence,
     weir: Folder,
     epoch: u64,
+    instance: Uuid,
     job_uid: String,
 }
 
@@ -67,13 +68,18 @@ pub async fn claim(root: &Folder, claimant: &Claimant) -> Result<Claim> {
     take_epoch(&weir, claimant).await?;
     recheck(&weir, claimant).await?;
     let fence = Fence::new(weir.child("epochs"), claimant.epoch);
-    Ok(Claim { query_id, fence, weir, epoch: claimant.epoch, job_uid: claimant.owner.job_uid.clone() })
+    Ok(Claim { query_id, fence, weir, epoch: claimant.epoch, instance: claimant.instance, job_uid: claimant.owner.job_uid.clone() })
 }
 
 impl Claim {
     /// The folder of Weir's own files in the checkpoint.
     pub fn weir(&self) -> &Folder {
         &self.weir
+    }
+
+    /// The id of this process.
+    pub fn instance(&self) -> Uuid {
+        self.instance
     }
 
     /// Says why this epoch was fenced: when the newest owner is another one, the
@@ -110,7 +116,7 @@ impl Claim {
     /// Marks a clean stop of this epoch.
     pub async fn release(&self) -> Result<()> {
         failpoint::hit("release.before")?;
-        self.weir.child("released").create_new(&fence::claim_name(self.epoch), "{}").await?;
+        self.weir.child("released").create_or_read(&fence::claim_name(self.epoch), "{}").await?;
         failpoint::hit("release.after")
     }
 }
@@ -187,12 +193,9 @@ async fn take_epoch(weir: &Folder, claimant: &Claimant) -> Result<()> {
         time_ms: claimant.now_ms,
     };
     failpoint::hit("claim.epoch.before")?;
-    let created = epochs.create_new(&name, serde_json::to_vec(&body).expect("a claim is strings")).await?;
+    let stored = epochs.create_or_read(&name, serde_json::to_vec(&body).expect("a claim is strings")).await?;
     failpoint::hit("claim.epoch.after")?;
-    if created == Created::New {
-        return Ok(());
-    }
-    let stored = epochs.read(&name).await?.unwrap_or_default();
+    let Some(stored) = stored else { return Ok(()) };
     match serde_json::from_slice::<EpochClaim>(&stored) {
         Ok(claim) if claim.instance == claimant.instance => Ok(()),
         _ => {

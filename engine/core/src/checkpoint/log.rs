@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::fence::Fence;
 use crate::error::Result;
-use crate::storage::{Created, Folder};
+use crate::storage::Folder;
 
 /// One log folder and the right to write to it.
 #[derive(Clone, Debug)]
@@ -46,17 +46,9 @@ impl FencedLog {
 
     /// Creates the entry `name`, or takes over the one that is there.
     pub async fn append(&self, name: &str, body: impl Into<Bytes>) -> Result<Appended> {
-        let body = body.into();
-        loop {
-            if self.folder.create_new(name, body.clone()).await? == Created::New {
-                return Ok(Appended::New);
-            }
-            self.fence.check().await?;
-            if let Some(stored) = self.folder.read(name).await? {
-                return Ok(Appended::Stored(stored));
-            }
-            // Purged between the two looks; the own epoch is highest, so create it anew.
-        }
+        let Some(stored) = self.folder.create_or_read(name, body).await? else { return Ok(Appended::New) };
+        self.fence.check().await?;
+        Ok(Appended::Stored(stored))
     }
 
     /// The entry `name`, if there is one.

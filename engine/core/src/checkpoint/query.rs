@@ -13,7 +13,7 @@ use super::log::{Appended, FencedLog};
 use super::recovery::{self, Facts, Recovery};
 use crate::error::{Error, Result};
 use crate::failpoint;
-use crate::storage::{Created, Folder};
+use crate::storage::Folder;
 
 /// `offsets/`, `commits/` and `_weir/sink` of one query under one epoch.
 #[derive(Debug)]
@@ -119,17 +119,18 @@ impl QueryLog {
         let since = self.next_batch().await?;
         let mut record = sink_record(&name, identity.as_bytes())?;
         record.insert(SINCE.to_owned(), since.into());
+        record.insert(INSTANCE.to_owned(), self.claim.instance().to_string().into());
         let body = serde_json::to_vec(&record).expect("an identity is strings");
         failpoint::hit("claim.sink-identity.before")?;
-        if self.claim.weir().create_new(&name, body).await? == Created::AlreadyExists {
-            let stored = self.claim.weir().read(&name).await?.unwrap_or_default();
+        if let Some(stored) = self.claim.weir().create_or_read(&name, body).await? {
             let recorded = sink_record(&format!("{}/{name}", self.claim.weir().url()), &stored)?;
             if !same_sink(&recorded, &record) {
                 return Err(self.sink_changed(sink, &recorded, &record));
             }
             failpoint::hit("claim.sink-identity.after")?;
             let since = recorded.get(SINCE).and_then(serde_json::Value::as_u64).unwrap_or(0);
-            return Ok(BoundSink { since, is_new: false });
+            // An answer that got lost makes a record of one's own look like an older one.
+            return Ok(BoundSink { since, is_new: recorded.get(INSTANCE) == record.get(INSTANCE) });
         }
         failpoint::hit("claim.sink-identity.after")?;
         Ok(BoundSink { since, is_new: true })
@@ -232,12 +233,16 @@ impl QueryLog {
     }
 
     /// Deletes the one entry of each log that leaves the retention when
-    /// `batch` is planned. `weir checkpoint` finds older leftovers.
+    /// `batch` is planned. `weir checkpoint` finds older leftovers. The commit
+    /// goes first: one without its plan would be damage.
     pub async fn purge(&self, batch: u64, retain: u64) -> Result<()> {
-        if let Some(last) = batch.checked_sub(retain + 1) {
-            let name = last.to_string();
-            self.offsets.delete(&name).await?;
-            self.commits.delete(&name).await?;
+        let last = batch.checked_sub(retain + 1).map(|last| last.to_string());
+        if let Some(last) = &last {
+            self.commits.delete(last).await?;
+        }
+        failpoint::hit("batch.purge.between")?;
+        if let Some(last) = &last {
+            self.offsets.delete(last).await?;
         }
         failpoint::hit("batch.purge.after")
     }
@@ -245,7 +250,7 @@ impl QueryLog {
     /// Deletes everything below the retention; once per start, since a killed
     /// process may have left entries that `purge` passed by.
     pub async fn purge_all(&self, batch: u64, retain: u64) -> Result<()> {
-        for log in [&self.offsets, &self.commits] {
+        for log in [&self.commits, &self.offsets] {
             for id in log.ids().await?.into_iter().filter(|id| id + retain < batch) {
                 log.delete(&id.to_string()).await?;
             }
@@ -273,13 +278,17 @@ impl QueryLog {
 /// Identities agree where both say something: a table that did not exist when
 /// the checkpoint began has no id in its record.
 fn same_sink(recorded: &SinkRecord, now: &SinkRecord) -> bool {
-    now.iter().filter(|(field, _)| *field != SINCE).all(|(field, value)| recorded.get(field).is_none_or(|known| known == value))
+    now.iter()
+        .filter(|(field, _)| ![SINCE, INSTANCE].contains(&field.as_str()))
+        .all(|(field, value)| recorded.get(field).is_none_or(|known| known == value))
 }
 
 pub(super) type SinkRecord = serde_json::Map<String, serde_json::Value>;
 
 /// Field of the record beside the identity: the first batch of the sink.
 const SINCE: &str = "sinceBatch";
+/// Another one: the process that wrote it.
+const INSTANCE: &str = "instance";
 
 /// Reads the record of a sink; `name` is the file, for errors.
 pub(super) fn sink_record(name: &str, bytes: &[u8]) -> Result<SinkRecord> {

@@ -4,16 +4,19 @@
 //! `s3://bucket/x`) to an object store and a prefix in it, the canonical
 //! spelling of a location, and create-if-absent, the one primitive that the
 //! protocol rests on. On local disks it is durable (`local`); object stores
-//! are durable by nature. `links` tells when two paths of a disk are one.
+//! are durable by nature, and `insist` asks them again when an answer got lost. `links` tells when two paths of a disk
+//! are one.
 //!
 //! Does not know what is stored: that is `log`, the sources and the sinks.
 
+mod insist;
 mod links;
 mod local;
 mod walk;
 
 use std::error::Error as StdError;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -24,7 +27,13 @@ use url::Url;
 
 pub use local::{Durability, DurableLocal};
 
+use self::insist::Insistent;
 use crate::error::{Error, Result};
+
+/// Refusals of an object that is not there.
+const BLIND_REFUSALS: u32 = 10;
+/// The wait after the second of them; each further one is longer.
+const BLIND_PAUSE: Duration = Duration::from_millis(10);
 
 /// A folder in some store, and the operations the protocol needs on it.
 #[derive(Clone, Debug)]
@@ -40,7 +49,8 @@ pub struct Folder {
 pub enum Created {
     /// The object is ours and durable.
     New,
-    /// Somebody created it before; nothing was written.
+    /// It is there: somebody created it before, or this very call did and its first answer got lost. In a remote store it
+    /// may also be that somebody else's write was under way at the same moment, and nothing is there.
     AlreadyExists,
 }
 
@@ -91,7 +101,7 @@ impl Storage {
         }
         let variables = std::env::vars().map(|(k, v)| (k.to_ascii_lowercase(), v));
         let (store, prefix) = object_store::parse_url_opts(&url, variables).map_err(|e| bad_location(location, e))?;
-        Ok(Folder { store: Arc::from(store), prefix, url, is_sealed: false })
+        Ok(Folder { store: Arc::new(Insistent::new(Arc::from(store))), prefix, url, is_sealed: false })
     }
 }
 
@@ -189,6 +199,22 @@ impl Folder {
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(Created::AlreadyExists),
             Err(error) => Err(self.failed("create", name, error)),
         }
+    }
+
+    /// The same, and gives back what is there already, where it is.
+    pub async fn create_or_read(&self, name: &str, body: impl Into<Bytes>) -> Result<Option<Bytes>> {
+        let body = body.into();
+        for turn in 0..BLIND_REFUSALS {
+            if self.create_new(name, body.clone()).await? == Created::New {
+                return Ok(None);
+            }
+            if let Some(stored) = self.read(name).await? {
+                return Ok(Some(stored));
+            }
+            // Deleted between the two looks, or another write was under way and has failed.
+            tokio::time::sleep(BLIND_PAUSE * turn).await;
+        }
+        Err(Error::retryable("STORAGE_FAILURE", format!("the store refuses {}/{name} as taken but shows no such object", self.url)))
     }
 
     /// Reads an object whole; `None` when there is none.
