@@ -28,7 +28,7 @@ KAFKA_PORT ?= 9092
 kafka: packages ## run a Kafka broker on localhost:9092 (KAFKA_PORT=…) until Ctrl-C, to try Kafka jobs with
 	@scripts/kafka.sh $(KAFKA_PORT)
 
-test: packages services ## run every test, on a real Kafka broker, a real Spark and a real Kubernetes API server
+test: packages services ## run every test, on a real Kafka broker, S3 store, Spark and Kubernetes API server
 	@scripts/test.sh $(TESTING)
 
 build: ## build bin/weir and bin/weir-operator
@@ -45,8 +45,8 @@ codegen: ## write the generated files anew: CRDs, reference pages
 soak: packages services ## the long form of the soak tests (hours)
 	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) -- soak m13 --nocapture
 
-crash: packages services ## the long form of the crash tests: killed and frozen at every failpoint (an hour)
-	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) -- crash --nocapture
+crash: packages services ## the long form of the crash tests: WEIR_CRASHES (1000) of them by WEIR_SEED; ONLY=… takes one pair
+	@WEIR_TEST_LENGTH=long scripts/test.sh $(TESTING) -- $(or $(ONLY),crash) --nocapture
 
 bench: packages services ## measure a release build beside Spark and print the figures
 	cargo build --release -p weir
@@ -66,6 +66,4 @@ packages:
 	@scripts/setup-packages.sh
 
 services:
-	@scripts/setup-kafka.sh >/dev/null
-	@scripts/setup-judge.sh >/dev/null
-	@scripts/setup-kubernetes.sh >/dev/null
+	@scripts/setup-services.sh

@@ -1,63 +1,65 @@
-//! Pairs of sources and sinks, each crashed at the places that a task with them passes.
+//! Every source into every sink, each crashed as `plan` says.
 //!
-//! The short form crashes Kafka into Delta everywhere, every other pair where
-//! the pair matters: around the plan, within a batch, around the sink's commit.
-//! The long form crashes every pair everywhere.
+//! `make test` runs the sample. `make crash` runs `WEIR_CRASHES` crashes (1000),
+//! decided by `WEIR_SEED` (drawn when it is not set); what fails prints the line
+//! that repeats it.
 
-use weir_core::failpoint;
+use std::fmt::Display;
+use std::str::FromStr;
+
 use weir_testkit::length::Length;
 
-use super::feed::Feed;
-use super::target::Target;
-use super::{Crashing, only_at_first};
+use super::Crashing;
+use super::feed::Source;
+use super::plan::{self, Pair};
+use super::target::Sink;
 
-/// Where the short form crashes a pair.
-const SAMPLE: [&str; 7] = [
-    "claim.sink-read.after",
-    "batch.offsets.after",
-    "batch.slice.after",
-    "sink.marker.before",
-    "sink.commit.before",
-    "sink.commit.after",
-    "batch.commits.before",
-];
+const SAMPLE_SEED: u64 = 5;
+const CRASHES: usize = 1000;
 
-/// The short form of most pairs: the sample, with as many rows as it needs.
-const SAMPLED: (&[&str], u64) = (&SAMPLE, 0);
+macro_rules! pairs {
+    ($($name:ident: $source:ident into $sink:ident,)*) => {
+        pub const PAIRS: &[Pair] = &[$(Pair { source: Source::$source, sink: Sink::$sink }),*];
 
-fn crash(name: &str, feed: Feed, target: Target, short: (&[&str], u64)) {
-    let (places, rows) = Length::of_this_run().pick(short, (failpoint::ALL, 1_000_000));
-    let is_met = |name: &&str| target.passes(name) && (target.begins_anew() || !only_at_first(name));
-    let places: Vec<&str> = places.iter().copied().filter(is_met).collect();
-    Crashing::new(name, feed, target).crash_at(&places, rows);
+        $(
+            #[test]
+            fn $name() {
+                crash(stringify!($name), Pair { source: Source::$source, sink: Sink::$sink });
+            }
+        )*
+    };
 }
 
-#[test]
-fn crash_kafka_into_delta() {
-    crash("crash-kafka-delta", Feed::kafka("crash-kafka-delta"), Target::Delta, (failpoint::ALL, 200_000));
+pairs! {
+    crash_files_into_delta: Files into Delta,
+    crash_files_into_upsert: Files into Upsert,
+    crash_files_into_kafka: Files into Kafka,
+    crash_files_into_files: Files into Files,
+    crash_kafka_into_delta: Kafka into Delta,
+    crash_kafka_into_upsert: Kafka into Upsert,
+    crash_kafka_into_kafka: Kafka into Kafka,
+    crash_kafka_into_files: Kafka into Files,
+    crash_delta_into_delta: Delta into Delta,
+    crash_delta_into_upsert: Delta into Upsert,
+    crash_delta_into_kafka: Delta into Kafka,
+    crash_delta_into_files: Delta into Files,
 }
 
-#[test]
-fn crash_kafka_into_kafka() {
-    crash("crash-kafka-kafka", Feed::kafka("crash-kafka-kafka"), Target::kafka("crash-kafka-kafka", 1), SAMPLED);
+fn crash(name: &str, pair: Pair) {
+    let at = PAIRS.iter().position(|other| *other == pair).unwrap();
+    let (crashes, repeat) = match Length::of_this_run() {
+        Length::Short => (plan::sample(PAIRS, SAMPLE_SEED).swap_remove(at), format!("make test, of which this is {name}")),
+        Length::Long => {
+            let (count, seed) = (variable("WEIR_CRASHES").unwrap_or(CRASHES), variable("WEIR_SEED").unwrap_or_else(rand::random::<u32>));
+            let repeat = format!("WEIR_CRASHES={count} WEIR_SEED={seed} make crash ONLY={name}");
+            (plan::long(pair, u64::from(seed) + at as u64, count.div_ceil(PAIRS.len())), repeat)
+        }
+    };
+    Crashing::new(name, pair, crashes.len(), repeat).run(&crashes);
 }
 
-#[test]
-fn crash_kafka_into_files() {
-    crash("crash-kafka-files", Feed::kafka("crash-kafka-files"), Target::Files, SAMPLED);
-}
-
-#[test]
-fn crash_files_into_delta() {
-    crash("crash-files-delta", Feed::Files, Target::Delta, SAMPLED);
-}
-
-#[test]
-fn crash_files_into_kafka() {
-    crash("crash-files-kafka", Feed::Files, Target::kafka("crash-files-kafka", 2), SAMPLED);
-}
-
-#[test]
-fn crash_files_into_files() {
-    crash("crash-files-files", Feed::Files, Target::Files, SAMPLED);
+/// A number from the environment; one that is none is a mistake and not the default.
+fn variable<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{name} is '{text}', which is no number: {error}")))
 }

@@ -2,25 +2,31 @@
 //! each row is there once.
 //!
 //! The test is the supervisor here: it starts `weir task` under rising epochs.
-//! Each failpoint is met by a process that is killed there, then by one that is
-//! frozen there while a successor runs and that is thawed afterwards. Rows are
-//! produced all along, so that there is always something to lose. `matrix` has
-//! the pairs of sources (`feed`) and sinks (`target`).
+//! A process is killed, or it is frozen while a successor runs and thawed
+//! afterwards. Rows are produced all along, so that there is always something to
+//! lose; after each crash the checkpoint is verified. `plan` says what is done
+//! to the pairs (`matrix`) of sources (`feed`) and sinks (`target`).
 
 mod feed;
 mod matrix;
+mod plan;
+mod runner;
 mod target;
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rand::Rng;
 use weir_testkit::process::{Guarded, state_of};
 use weir_testkit::wait::eventually;
 
 use self::feed::Feed;
+use self::plan::{Crash, Moment, Pair, Way, only_at_first, passages};
 use self::target::Target;
-use crate::support::{DEADLINE, Place, weir};
+use crate::support::{DEADLINE, Place, finish, weir};
+
+/// Crashes after which the rows are looked at.
+const JUDGED_AFTER: usize = 20;
 
 struct Crashing {
     place: Place,
@@ -28,12 +34,28 @@ struct Crashing {
     target: Target,
     epoch: u64,
     produced: u64,
+    /// What an undisturbed run takes.
+    usual: Duration,
+    /// The command that does the same again.
+    repeat: String,
 }
 
 impl Crashing {
-    fn new(name: &str, feed: Feed, target: Target) -> Self {
+    fn new(name: &str, pair: Pair, crashes: usize, repeat: String) -> Self {
         let place = Place::new(name);
+        let feed = Feed::new(pair.source, name, &place, crashes as u64 + 1);
+        let target = Target::new(pair.sink, name, feed.apart());
+        Self::between(place, feed, target, repeat)
+    }
+
+    fn between(place: Place, feed: Feed, target: Target, repeat: String) -> Self {
         std::fs::create_dir_all(place.path().join("input")).unwrap();
+        let crashing = Self { place, feed, target, epoch: 0, produced: 0, usual: Duration::from_millis(300), repeat };
+        crashing.write_manifest();
+        crashing
+    }
+
+    fn write_manifest(&self) {
         let manifest = format!(
             r#"apiVersion: weir.dev/v1alpha1
 kind: StreamingJob
@@ -42,6 +64,7 @@ spec:
   trigger: {{continuous: {{}}}}
   restart: {{initialDelay: 100ms, maxDelay: 1s, minInterval: 100ms}}
   taskRetry: {{maxRetries: 100, initialDelay: 100ms, maxDelay: 1s}}
+  conf: {{spark.sql.streaming.minBatchesToRetain: "2"}}
   tasks:
   - name: bronze
     queries:
@@ -53,13 +76,12 @@ spec:
       trigger: {{processingTime: 100ms}}
       checkpointLocation: checkpoint
 "#,
-            source = feed.source(),
-            columns = target.columns(),
-            rows = feed.rows(),
-            sink = target.sink(),
+            source = self.feed.source(),
+            columns = self.target.columns(),
+            rows = self.feed.rows(),
+            sink = self.target.sink(),
         );
-        place.write("job.yaml", &manifest);
-        Self { place, feed, target, epoch: 0, produced: 0 }
+        self.place.write("job.yaml", &manifest);
     }
 
     fn produce(&mut self, count: u64) {
@@ -83,105 +105,116 @@ spec:
     }
 
     fn succeed(&mut self) {
+        let begun = Instant::now();
         let status = self.task("").wait(DEADLINE).unwrap();
         assert_eq!(status.code(), Some(0), "epoch {}", self.epoch);
+        self.usual = begun.elapsed();
+        self.verify();
+    }
+
+    /// The checkpoint is whole, whatever was cut off.
+    fn verify(&self) {
+        let checkpoint = self.place.path().join("checkpoint");
+        if !checkpoint.join("metadata").exists() {
+            assert!(!checkpoint.join("offsets").exists() && !checkpoint.join("_weir").exists(), "the checkpoint lost its metadata");
+            return;
+        }
+        let mut command = weir();
+        command.current_dir(self.place.path()).args(["checkpoint", "verify", "checkpoint"]);
+        finish("weir checkpoint verify", command).assert_code(0);
     }
 
     fn judge(&self) {
         self.target.judge(&self.place, self.produced);
     }
 
-    /// Killed, then frozen, at each of the places, with at least `total` rows.
-    fn crash_at(&mut self, places: &[&str], total: u64) {
-        let share = self.feed.share().max(total / (2 * places.len() as u64 + 1));
-        for name in places {
-            for crash in [killed, frozen] {
-                self.produce(share);
-                if only_at_first(name) {
-                    self.begin_anew();
-                }
-                crash(self, name);
+    fn run(mut self, crashes: &[Crash]) {
+        for (at, crash) in crashes.iter().enumerate() {
+            self.produce(self.feed.share());
+            if matches!(crash.moment, Moment::At(name) if only_at_first(name)) {
+                self.begin_anew();
+            }
+            println!("crash {} of {}: {crash:?}", at + 1, crashes.len());
+            match crash.way {
+                Way::Killed => self.killed(crash.moment),
+                Way::Frozen => self.frozen(crash.moment),
+            }
+            if (at + 1) % JUDGED_AFTER == 0 {
+                self.succeed();
+                self.judge();
             }
         }
-        self.produce(total.saturating_sub(self.produced));
+        self.produce(self.feed.share());
         self.succeed();
         self.judge();
     }
 
-    fn begin_anew(&self) {
+    /// Leaves what was read so far to be read again, after a look at it.
+    fn begin_anew(&mut self) {
+        if self.epoch == 0 {
+            return;
+        }
+        self.succeed();
+        self.judge();
         for folder in ["checkpoint", "table"] {
             std::fs::remove_dir_all(self.place.path().join(folder)).unwrap_or_default();
+        }
+        self.target.begin_anew();
+        self.write_manifest();
+    }
+
+    fn killed(&mut self, moment: Moment) {
+        let task = self.task(&moment.failpoints("kill"));
+        if let Moment::Whenever(thousandths) = moment {
+            self.wait_for_no_event(thousandths);
+            task.signal(rustix::process::Signal::KILL).unwrap();
+        }
+        let status = task.wait(DEADLINE).unwrap();
+        let is_over = matches!(moment, Moment::Whenever(_)) && status.code() == Some(0);
+        assert!(status.signal() == Some(9) || is_over, "{moment:?} was not passed: {status}");
+        self.verify();
+    }
+
+    fn frozen(&mut self, moment: Moment) {
+        let old = self.task(&moment.failpoints("stop"));
+        let id = old.id();
+        match moment {
+            Moment::At(name) => {
+                eventually(&format!("the task is frozen at {name}"), DEADLINE, || (state_of(id) == Some('T')).then_some(())).unwrap();
+            }
+            Moment::Whenever(thousandths) => {
+                self.wait_for_no_event(thousandths);
+                old.freeze().unwrap();
+            }
+        }
+        self.succeed();
+        old.thaw().unwrap();
+        let status = old.wait(DEADLINE).unwrap();
+        // It finds the higher epoch, or it was past its last write already.
+        assert!(matches!(status.code(), Some(0 | 22)), "{moment:?}: {status}");
+        self.verify();
+    }
+
+    /// A moment that no event marks is what is wanted here; nothing rests on where it lies.
+    fn wait_for_no_event(&self, thousandths: u32) {
+        std::thread::sleep(self.usual * thousandths / 1000);
+    }
+}
+
+impl Moment {
+    /// The setting under which a task does this to itself.
+    fn failpoints(self, action: &str) -> String {
+        match self {
+            Self::At(name) => format!("{name}={}*off->1*return({action})", passages(name)),
+            Self::Whenever(_) => String::new(),
         }
     }
 }
 
-/// How often a place is passed before it acts: some are passed once a start,
-/// others once a batch, and the second passage is the more telling one there.
-fn passages(failpoint: &str) -> u32 {
-    u32::from(failpoint.starts_with("batch.") || failpoint.starts_with("sink."))
-}
-
-/// Places that only a first start passes.
-fn only_at_first(failpoint: &str) -> bool {
-    failpoint.starts_with("claim.metadata") || failpoint.starts_with("claim.owner")
-}
-
-fn killed(crashing: &mut Crashing, name: &str) {
-    let action = format!("{name}={}*off->return(kill)", passages(name));
-    let status = crashing.task(&action).wait(DEADLINE).unwrap();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{name} was not passed");
-}
-
-fn frozen(crashing: &mut Crashing, name: &str) {
-    let action = format!("{name}={}*off->1*return(stop)", passages(name));
-    let old = crashing.task(&action);
-    let id = old.id();
-    eventually(&format!("the task is frozen at {name}"), DEADLINE, || (state_of(id) == Some('T')).then_some(())).unwrap();
-    crashing.succeed();
-    old.thaw().unwrap();
-    let status = old.wait(DEADLINE).unwrap();
-    // It finds the higher epoch, or it was past its last write already.
-    assert!(matches!(status.code(), Some(0 | 22)), "{name}: {status:?}");
-}
-
-#[test]
-fn crash_killed_at_random_moments_under_the_runner() {
-    let mut crashing = Crashing::new("crash-random", Feed::kafka("crash-random"), Target::Delta);
-    let total = 200_000;
-    let runner = {
-        let mut command = weir();
-        command.current_dir(crashing.place.path()).args(["run", "job.yaml", "--progress", "json"]);
-        Guarded::spawn("weir run", command).unwrap()
-    };
-    let mut random = rand::rng();
-    for _ in 0..10 {
-        crashing.produce(total / 10);
-        let task = |place: &Place| place.status("crash").map(|status| status["tasks"][0].clone());
-        let pid = eventually("the task runs", DEADLINE, || {
-            let row = task(&crashing.place)?;
-            let pid = row["pod"].as_str()?.parse::<u32>().ok()?;
-            (row["state"] == "Running").then_some(pid)
-        });
-        // A moment within the life of some batches; nothing waits for it to be over.
-        std::thread::sleep(Duration::from_millis(random.random_range(0..400)));
-        weir_testkit::process::kill_by_id(pid.unwrap()).unwrap();
-    }
-    eventually("all is committed", DEADLINE, || {
-        let rows = crashing.place.status("crash")?["tasks"][0]["queries"][0]["backlog"]["records"].as_u64()?;
-        (rows == 0).then_some(())
-    })
-    .unwrap();
-    runner.interrupt().unwrap();
-    assert_eq!(runner.wait(DEADLINE).unwrap().code(), Some(0));
-    crashing.succeed_with_the_runners_uid();
-    crashing.judge();
-}
-
-impl Crashing {
-    /// What was produced after the last look at the backlog is read by one more run.
-    fn succeed_with_the_runners_uid(&mut self) {
-        let mut command = weir();
-        command.current_dir(self.place.path()).args(["run", "job.yaml", "--once", "--available-now", "--progress", "json"]);
-        crate::support::finish("weir run --once", command).assert_code(0);
+impl Drop for Crashing {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("to repeat it: {}", self.repeat);
+        }
     }
 }
