@@ -57,3 +57,20 @@ copy_jars() {
     retried mvn -B -q -ntp -Dstyle.color=never -f "$project/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$2" -DincludeScope=runtime >&2 || { rm -rf "$project"; return 1; }
     rm -rf "$project"
 }
+
+# version_in MODULE PACKAGE: the version that a Go module of scripts/ requires.
+version_in() { sed -n "s:^require $2 v::p" "$REPOSITORY/scripts/$1/go.mod"; }
+
+need_go() {
+    local remedy="install Go 1.21 or later (https://go.dev/dl/); it fetches the version that the modules ask for by itself"
+    need go "$remedy"
+    # Go 1.20 and before know no toolchain line and would try, and fail after minutes.
+    go version | grep -Eq 'go1\.(2[1-9]|[3-9][0-9])|go[2-9]' || die "$(go version) is too old: $remedy"
+}
+
+# go_build MODULE FOLDER LINK_FLAGS PACKAGES: nobody debugs these, so no debug information is made; that is some of the time and most of the disk.
+go_build() {
+    local module="$1" folder="$2" flags="$3"
+    shift 3
+    retried go -C "$REPOSITORY/scripts/$module" build -mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false -ldflags "$flags" -o "$folder" "$@" >&2
+}

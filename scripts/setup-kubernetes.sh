@@ -7,11 +7,9 @@ set -euo pipefail
 # One word more here is one program more; the modules know kube-scheduler and kubelet too.
 PROGRAMS=(etcd kube-apiserver kube-controller-manager kubectl)
 
-MODULES="$REPOSITORY/scripts"
-version_in() { sed -n "s:^require $2 v::p" "$MODULES/$1/go.mod"; }
 KUBERNETES="$(version_in kubernetes k8s.io/kubernetes)"
 ETCD="$(version_in etcd go.etcd.io/etcd/server/v3)"
-NAME="kubernetes-$KUBERNETES-etcd-$ETCD-$({ cat "$MODULES"/{kubernetes,etcd}/go.{mod,sum}; echo "${PROGRAMS[@]}"; } | sha256sum | cut -c1-10)"
+NAME="kubernetes-$KUBERNETES-etcd-$ETCD-$({ cat "$REPOSITORY"/scripts/{kubernetes,etcd}/go.{mod,sum}; echo "${PROGRAMS[@]}"; } | sha256sum | cut -c1-10)"
 
 # What a program of the right version says about itself. etcd and kubectl have their own ways. It is read to its end before it is looked at:
 # a reader that stops at the line it wants ends a program that still writes, and with pipefail that is a failure.
@@ -28,13 +26,6 @@ has_our_version() { # FILE NAME
 link_flags() {
     local package=k8s.io/component-base/version
     echo "-s -w -X $package.gitVersion=v$KUBERNETES -X $package.gitMajor=$(cut -d. -f1 <<<"$KUBERNETES") -X $package.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES")"
-}
-
-# go_build MODULE FOLDER LINK_FLAGS PACKAGES: nobody debugs these, so no debug information is made; that is some of the time and most of the disk.
-go_build() {
-    local module="$1" folder="$2" flags="$3"
-    shift 3
-    retried go -C "$MODULES/$module" build -mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false -ldflags "$flags" -o "$folder" "$@" >&2
 }
 
 build() {
@@ -65,13 +56,6 @@ build() {
     for program in "${PROGRAMS[@]}"; do
         has_our_version "$folder/$program" "$program" || { say "$folder/$program does not say the version that it was built from"; return 1; }
     done
-}
-
-need_go() {
-    local remedy="install Go 1.21 or later (https://go.dev/dl/); it fetches the version that the modules ask for by itself"
-    need go "$remedy"
-    # Go 1.20 and before know no toolchain line and would try, and fail after minutes.
-    go version | grep -Eq 'go1\.(2[1-9]|[3-9][0-9])|go[2-9]' || die "$(go version) is too old: $remedy"
 }
 
 holds_all() { # FOLDER

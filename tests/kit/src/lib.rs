@@ -1,4 +1,4 @@
-//! Real services for tests: an Apache Kafka broker, PySpark as the judge of outputs, memory limits, guarded child processes.
+//! Real services for tests: an Apache Kafka broker, an S3 store, PySpark as the judge of outputs, memory limits, guarded child processes.
 //!
 //! Invariants:
 //! - Every service listens on loopback at a port reserved for this process, and keeps its data in a scratch folder of this process.
@@ -18,6 +18,7 @@ pub mod process;
 pub mod scratch;
 pub mod setup;
 mod spawner;
+pub mod store;
 pub mod wait;
 
 pub use length::Length;

@@ -30,6 +30,12 @@ pub fn kafka_jars() -> Result<PathBuf> {
     once(&FOUND, "setup-kafka.sh")
 }
 
+/// The folder with `weed`, the S3 store.
+pub fn seaweedfs_program() -> Result<PathBuf> {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    once(&FOUND, "setup-seaweedfs.sh")
+}
+
 /// The folder with `venv/` and `jars/` of the judge.
 pub fn judge_home() -> Result<PathBuf> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
