@@ -24,6 +24,7 @@ mod jobs;
 mod kafka_security;
 mod local_runner;
 mod memory;
+mod object_store;
 mod ownership;
 mod refusals;
 mod soak;

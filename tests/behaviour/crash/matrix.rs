@@ -1,4 +1,5 @@
-//! Every source into every sink, each crashed as `plan` says.
+//! Every source into every sink, each crashed as `plan` says, and some of them
+//! once more with checkpoint and table in a store that fails.
 //!
 //! `make test` runs the sample. `make crash` runs `WEIR_CRASHES` crashes (1000),
 //! decided by `WEIR_SEED` (drawn when it is not set); what fails prints the line
@@ -8,29 +9,35 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use weir_testkit::length::Length;
+use weir_testkit::store::faults;
 
 use super::Crashing;
 use super::feed::Source;
-use super::plan::{self, Pair};
+use super::home::Home;
+use super::plan::{self, Crash, Pair};
 use super::target::Sink;
 
 const SAMPLE_SEED: u64 = 5;
 const CRASHES: usize = 1000;
+/// Crashes of a pair in the store, in the sample.
+const STORED_CRASHES: usize = 2;
+/// Requests of a hundred that fail.
+const FAILING: u64 = 10;
 
 macro_rules! pairs {
-    ($($name:ident: $source:ident into $sink:ident,)*) => {
-        pub const PAIRS: &[Pair] = &[$(Pair { source: Source::$source, sink: Sink::$sink }),*];
+    ($pairs:ident, $home:ident: $($name:ident: $source:ident into $sink:ident,)*) => {
+        pub const $pairs: &[Pair] = &[$(Pair { source: Source::$source, sink: Sink::$sink }),*];
 
         $(
             #[test]
             fn $name() {
-                crash(stringify!($name), Pair { source: Source::$source, sink: Sink::$sink });
+                $home(stringify!($name), Pair { source: Source::$source, sink: Sink::$sink });
             }
         )*
     };
 }
 
-pairs! {
+pairs! { PAIRS, on_the_disk:
     crash_files_into_delta: Files into Delta,
     crash_files_into_upsert: Files into Upsert,
     crash_files_into_kafka: Files into Kafka,
@@ -45,17 +52,35 @@ pairs! {
     crash_delta_into_files: Delta into Files,
 }
 
-fn crash(name: &str, pair: Pair) {
+pairs! { STORED, in_the_store:
+    crash_s3_files_into_delta: Files into Delta,
+    crash_s3_delta_into_upsert: Delta into Upsert,
+    crash_s3_kafka_into_kafka: Kafka into Kafka,
+    crash_s3_files_into_files: Files into Files,
+}
+
+fn on_the_disk(name: &str, pair: Pair) {
     let at = PAIRS.iter().position(|other| *other == pair).unwrap();
-    let (crashes, repeat) = match Length::of_this_run() {
-        Length::Short => (plan::sample(PAIRS, SAMPLE_SEED).swap_remove(at), format!("make test, of which this is {name}")),
-        Length::Long => {
-            let (count, seed) = (variable("WEIR_CRASHES").unwrap_or(CRASHES), variable("WEIR_SEED").unwrap_or_else(rand::random::<u32>));
-            let repeat = format!("WEIR_CRASHES={count} WEIR_SEED={seed} make crash ONLY={name}");
-            (plan::long(pair, u64::from(seed) + at as u64, count.div_ceil(PAIRS.len())), repeat)
-        }
-    };
-    Crashing::new(name, pair, crashes.len(), repeat).run(&crashes);
+    let (crashes, _, repeat) = planned(name, pair, at as u64, || plan::sample(PAIRS, SAMPLE_SEED).swap_remove(at));
+    Crashing::new(name, pair, Home::Disk, crashes.len(), repeat).run(&crashes);
+}
+
+fn in_the_store(name: &str, pair: Pair) {
+    let at = PAIRS.len() + STORED.iter().position(|other| *other == pair).unwrap();
+    let (crashes, seed, repeat) = planned(name, pair, at as u64, || plan::long(pair, SAMPLE_SEED, STORED_CRASHES));
+    let home = Home::in_store(name, faults::Plan { seed, percent: FAILING });
+    Crashing::new(name, pair, home, crashes.len(), repeat).run(&crashes);
+}
+
+/// The crashes, the seed, and how to repeat them.
+fn planned(name: &str, pair: Pair, at: u64, sample: impl FnOnce() -> Vec<Crash>) -> (Vec<Crash>, u64, String) {
+    if Length::of_this_run() == Length::Short {
+        return (sample(), SAMPLE_SEED, format!("make test, of which this is {name}"));
+    }
+    let (count, seed) = (variable("WEIR_CRASHES").unwrap_or(CRASHES), variable("WEIR_SEED").unwrap_or_else(rand::random::<u32>));
+    let own = u64::from(seed) + at;
+    let crashes = plan::long(pair, own, count.div_ceil(PAIRS.len() + STORED.len()));
+    (crashes, own, format!("WEIR_CRASHES={count} WEIR_SEED={seed} make crash ONLY={name}"))
 }
 
 /// A number from the environment; one that is none is a mistake and not the default.

@@ -5,31 +5,37 @@
 //! A process is killed, or it is frozen while a successor runs and thawed
 //! afterwards. Rows are produced all along, so that there is always something to
 //! lose; after each crash the checkpoint is verified. `plan` says what is done
-//! to the pairs (`matrix`) of sources (`feed`) and sinks (`target`).
+//! to the pairs (`matrix`) of sources (`feed`) and sinks (`target`), on the disk
+//! and in a store that fails (`home`).
 
 mod feed;
+pub mod home;
 mod matrix;
 mod plan;
 mod runner;
 mod target;
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use weir_testkit::process::{Guarded, state_of};
 use weir_testkit::wait::eventually;
 
 use self::feed::Feed;
+use self::home::Home;
 use self::plan::{Crash, Moment, Pair, Way, only_at_first, passages};
 use self::target::Target;
 use crate::support::{DEADLINE, Place, finish, weir};
 
 /// Crashes after which the rows are looked at.
 const JUDGED_AFTER: usize = 20;
+/// Runs one after the other that a failing store may spoil.
+const SPOILT: usize = 10;
 
 struct Crashing {
     place: Place,
+    home: Home,
     feed: Feed,
     target: Target,
     epoch: u64,
@@ -41,16 +47,16 @@ struct Crashing {
 }
 
 impl Crashing {
-    fn new(name: &str, pair: Pair, crashes: usize, repeat: String) -> Self {
+    fn new(name: &str, pair: Pair, home: Home, crashes: usize, repeat: String) -> Self {
         let place = Place::new(name);
         let feed = Feed::new(pair.source, name, &place, crashes as u64 + 1);
         let target = Target::new(pair.sink, name, feed.apart());
-        Self::between(place, feed, target, repeat)
+        Self::between(place, home, feed, target, repeat)
     }
 
-    fn between(place: Place, feed: Feed, target: Target, repeat: String) -> Self {
+    fn between(place: Place, home: Home, feed: Feed, target: Target, repeat: String) -> Self {
         std::fs::create_dir_all(place.path().join("input")).unwrap();
-        let crashing = Self { place, feed, target, epoch: 0, produced: 0, usual: Duration::from_millis(300), repeat };
+        let crashing = Self { place, home, feed, target, epoch: 0, produced: 0, usual: Duration::from_millis(300), repeat };
         crashing.write_manifest();
         crashing
     }
@@ -64,7 +70,7 @@ spec:
   trigger: {{continuous: {{}}}}
   restart: {{initialDelay: 100ms, maxDelay: 1s, minInterval: 100ms}}
   taskRetry: {{maxRetries: 100, initialDelay: 100ms, maxDelay: 1s}}
-  conf: {{spark.sql.streaming.minBatchesToRetain: "2"}}
+  conf: {{spark.sql.streaming.minBatchesToRetain: "2", weir.checkpoint.fsync: "false"}}
   tasks:
   - name: bronze
     queries:
@@ -74,12 +80,13 @@ spec:
       sql: SELECT {columns} FROM {rows}
       sink: {sink}
       trigger: {{processingTime: 100ms}}
-      checkpointLocation: checkpoint
+      checkpointLocation: {checkpoint}
 "#,
+            checkpoint = self.home.location("checkpoint"),
             source = self.feed.source(),
             columns = self.target.columns(),
             rows = self.feed.rows(),
-            sink = self.target.sink(),
+            sink = self.target.sink(&self.home.location("table")),
         );
         self.place.write("job.yaml", &manifest);
     }
@@ -98,34 +105,46 @@ spec:
     fn command(&self, failpoints: &str) -> Command {
         let mut command = weir();
         let epoch = self.epoch.to_string();
-        command.current_dir(self.place.path()).env("FAILPOINTS", failpoints);
+        command.current_dir(self.place.path()).env("FAILPOINTS", failpoints).envs(self.home.of_tasks());
         command.args(["task", "job.yaml", "--job", "crash", "--task", "bronze", "--job-uid", "uid", "--available-now"]);
         command.args(["--epoch", &epoch, "--termination-log", &self.place.at(&format!("exit-{epoch}.json"))]);
         command
     }
 
     fn succeed(&mut self) {
-        let begun = Instant::now();
-        let status = self.task("").wait(DEADLINE).unwrap();
-        assert_eq!(status.code(), Some(0), "epoch {}", self.epoch);
-        self.usual = begun.elapsed();
-        self.verify();
+        for _ in 0..SPOILT {
+            let begun = Instant::now();
+            let status = self.task("").wait(DEADLINE).unwrap();
+            self.verify();
+            if !self.is_spoilt(status) {
+                assert_eq!(status.code(), Some(0), "epoch {}", self.epoch);
+                self.usual = begun.elapsed();
+                return;
+            }
+        }
+        panic!("{SPOILT} runs, and each was tried in vain; the last was epoch {}", self.epoch);
+    }
+
+    /// Whether the store failed so often that the task has to be tried again.
+    fn is_spoilt(&self, status: ExitStatus) -> bool {
+        self.home.fails() && status.code() == Some(10)
     }
 
     /// The checkpoint is whole, whatever was cut off.
     fn verify(&self) {
-        let checkpoint = self.place.path().join("checkpoint");
+        let checkpoint = self.home.seen(&self.place, "checkpoint");
         if !checkpoint.join("metadata").exists() {
             assert!(!checkpoint.join("offsets").exists() && !checkpoint.join("_weir").exists(), "the checkpoint lost its metadata");
             return;
         }
         let mut command = weir();
-        command.current_dir(self.place.path()).args(["checkpoint", "verify", "checkpoint"]);
+        command.current_dir(self.place.path()).envs(self.home.of_judges());
+        command.args(["checkpoint", "verify", &self.home.location("checkpoint")]);
         finish("weir checkpoint verify", command).assert_code(0);
     }
 
     fn judge(&self) {
-        self.target.judge(&self.place, self.produced);
+        self.target.judge(&self.place, &self.home, self.produced);
     }
 
     fn run(mut self, crashes: &[Crash]) {
@@ -147,6 +166,7 @@ spec:
         self.produce(self.feed.share());
         self.succeed();
         self.judge();
+        self.home.check_faults();
     }
 
     /// Leaves what was read so far to be read again, after a look at it.
@@ -156,9 +176,7 @@ spec:
         }
         self.succeed();
         self.judge();
-        for folder in ["checkpoint", "table"] {
-            std::fs::remove_dir_all(self.place.path().join(folder)).unwrap_or_default();
-        }
+        self.home.begin_anew(&self.place);
         self.target.begin_anew();
         self.write_manifest();
     }
@@ -171,7 +189,7 @@ spec:
         }
         let status = task.wait(DEADLINE).unwrap();
         let is_over = matches!(moment, Moment::Whenever(_)) && status.code() == Some(0);
-        assert!(status.signal() == Some(9) || is_over, "{moment:?} was not passed: {status}");
+        assert!(status.signal() == Some(9) || is_over || self.is_spoilt(status), "{moment:?} was not passed: {status}");
         self.verify();
     }
 
@@ -180,7 +198,11 @@ spec:
         let id = old.id();
         match moment {
             Moment::At(name) => {
-                eventually(&format!("the task is frozen at {name}"), DEADLINE, || (state_of(id) == Some('T')).then_some(())).unwrap();
+                let stands = || matches!(state_of(id), Some('T' | 'Z')).then_some(());
+                eventually(&format!("the task is frozen at {name}"), DEADLINE, stands).unwrap();
+                if let Some(status) = old.try_wait().unwrap() {
+                    assert!(self.is_spoilt(status), "{name} was not passed: {status}");
+                }
             }
             Moment::Whenever(thousandths) => {
                 self.wait_for_no_event(thousandths);
@@ -188,10 +210,11 @@ spec:
             }
         }
         self.succeed();
-        old.thaw().unwrap();
+        // One that has ended is not there to be thawed.
+        old.thaw().unwrap_or_default();
         let status = old.wait(DEADLINE).unwrap();
         // It finds the higher epoch, or it was past its last write already.
-        assert!(matches!(status.code(), Some(0 | 22)), "{moment:?}: {status}");
+        assert!(matches!(status.code(), Some(0 | 22)) || self.is_spoilt(status), "{moment:?}: {status}");
         self.verify();
     }
 

@@ -8,6 +8,7 @@ use weir_testkit::wait::eventually;
 
 use super::Crashing;
 use super::feed::Feed;
+use super::home::Home;
 use super::target::{Sink, Target};
 use crate::support::{DEADLINE, Place, finish, weir};
 
@@ -16,7 +17,7 @@ fn crash_killed_at_random_moments_under_the_runner() {
     let mut crashing = {
         let feed = Feed::kafka("crash-random");
         let target = Target::new(Sink::Delta, "crash-random", feed.apart());
-        Crashing::between(Place::new("crash-random"), feed, target, "make crash ONLY=crash_killed_at_random".to_owned())
+        Crashing::between(Place::new("crash-random"), Home::Disk, feed, target, "make crash ONLY=crash_killed_at_random".to_owned())
     };
     let total = 20_000;
     let runner = {
