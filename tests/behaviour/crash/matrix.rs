@@ -40,7 +40,7 @@ macro_rules! pairs {
 pairs! { PAIRS, on_the_disk:
     crash_files_into_delta: Files into Delta,
     crash_files_into_upsert: Files into Upsert,
-    crash_files_into_kafka: Files into Kafka,
+    crash_files_into_topics: Files into Topics,
     crash_files_into_files: Files into Files,
     crash_kafka_into_delta: Kafka into Delta,
     crash_kafka_into_upsert: Kafka into Upsert,

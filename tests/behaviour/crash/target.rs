@@ -16,6 +16,8 @@ pub enum Sink {
     Delta,
     Upsert,
     Kafka,
+    /// Several topics, which the rows name.
+    Topics,
     Files,
 }
 
@@ -24,7 +26,7 @@ impl Sink {
     pub fn passes(self, failpoint: &str) -> bool {
         match self {
             Self::Delta | Self::Upsert | Self::Files => !failpoint.starts_with("sink.marker."),
-            Self::Kafka => !failpoint.starts_with("sink.file."),
+            Self::Kafka | Self::Topics => !failpoint.starts_with("sink.file."),
         }
     }
 }
@@ -33,23 +35,27 @@ impl Sink {
 pub struct Target {
     sink: Sink,
     name: String,
-    /// Only a topic has one: where the rows are, as long as it is not begun anew.
-    topic: Option<String>,
+    /// Where the rows are, until it is begun anew; empty where they are no records.
+    topics: Vec<String>,
     /// See [`super::feed::Feed::apart`].
     apart: u64,
 }
 
 impl Target {
     pub fn new(sink: Sink, name: &str, apart: u64) -> Self {
-        let mut new = Self { sink, name: format!("{name}-out"), topic: None, apart };
+        let mut new = Self { sink, name: format!("{name}-out"), topics: Vec::new(), apart };
         new.begin_anew();
         new
     }
 
-    /// A topic cannot be emptied, so another one is taken.
+    /// Topics cannot be emptied, so other ones are taken.
     pub fn begin_anew(&mut self) {
-        let new_topic = || Broker::shared().new_topic(&self.name, PARTITIONS, &[]).unwrap();
-        self.topic = (self.sink == Sink::Kafka).then(new_topic);
+        let count = match self.sink {
+            Sink::Kafka => 1,
+            Sink::Topics => 2,
+            Sink::Delta | Sink::Upsert | Sink::Files => 0,
+        };
+        self.topics = (0..count).map(|_| Broker::shared().new_topic(&self.name, PARTITIONS, &[]).unwrap()).collect();
     }
 
     /// The sink of the manifest and what stands beside it.
@@ -59,10 +65,11 @@ impl Target {
             // Without an order: a batch that came late or twice would show.
             Sink::Upsert => format!("{{format: delta, options: {{path: \"{table}\"}}, upsertKeys: [k]}}\n      outputMode: Update"),
             Sink::Files => format!("{{format: json, options: {{path: \"{table}\"}}}}"),
-            Sink::Kafka => format!(
-                "{{format: kafka, options: {{kafka.bootstrap.servers: \"{}\", topic: {}, deliveryGuarantee: exactly-once}}}}",
+            Sink::Kafka | Sink::Topics => format!(
+                "{{format: kafka, options: {{kafka.bootstrap.servers: \"{}\", {}: {}, deliveryGuarantee: exactly-once}}}}",
                 Broker::shared().bootstrap_servers(),
-                self.topic()
+                if self.sink == Sink::Kafka { "topic" } else { "markerTopic" },
+                self.topics[0]
             ),
         }
     }
@@ -73,6 +80,9 @@ impl Target {
             Sink::Delta | Sink::Files => "n, p".to_owned(),
             Sink::Upsert => format!("CASE WHEN n % 2 = 0 THEN n ELSE -1 - n % {} END AS k, n, p", self.apart),
             Sink::Kafka => "CAST(n AS STRING) AS value".to_owned(),
+            Sink::Topics => {
+                format!("CAST(n AS STRING) AS value, CASE WHEN n % 2 = 0 THEN '{}' ELSE '{}' END AS topic", self.topics[0], self.topics[1])
+            }
         }
     }
 
@@ -95,18 +105,14 @@ impl Target {
                 let wrong = rows.iter().zip(&expected).find(|(found, wanted)| found != wanted);
                 assert_eq!((rows.len(), wrong), (expected.len(), None), "rows (left) are not those of the model (right)");
             }
-            Sink::Kafka => {
-                let records = Broker::shared().read_all(self.topic()).unwrap();
-                let mut numbers: Vec<u64> = records.iter().map(|record| record.text().parse().unwrap()).collect();
+            Sink::Kafka | Sink::Topics => {
+                let records = self.topics.iter().flat_map(|topic| Broker::shared().read_all(topic).unwrap());
+                let mut numbers: Vec<u64> = records.map(|record| record.text().parse().unwrap()).collect();
                 numbers.sort_unstable();
                 let wrong = numbers.iter().zip(0..).find(|(found, wanted)| **found != *wanted);
                 assert_eq!((numbers.len() as u64, wrong), (count, None), "rows are missing or there twice");
             }
         }
-    }
-
-    fn topic(&self) -> &str {
-        self.topic.as_deref().unwrap()
     }
 
     /// Even numbers are keys of their own, so that a lost one shows for ever; odd ones share few keys, so that a wrong order shows.
