@@ -14,6 +14,7 @@ pub mod kafka;
 pub mod noop;
 pub mod open;
 pub mod options;
+mod passage;
 pub mod rate;
 pub mod registry;
 pub mod render;

@@ -25,7 +25,9 @@ use super::reader::{RangeReader, ReadPolicy};
 use super::rows;
 use super::starting::{self, End, StartingOffsets};
 use crate::open::SourcePlace;
-use crate::source::{AvailableNow, Backlog, Outage, PartitionReader, PlannedRange, PreparedSource, ReadLimits, RecordColumns, Scan, Source};
+use crate::source::{
+    AvailableNow, Backlog, Outage, PartitionReader, PlannedRange, PreparedSource, ReadLimits, RecordColumns, Scan, Source,
+};
 
 /// A streaming source over Kafka topics.
 pub struct KafkaSource {
