@@ -13,7 +13,7 @@ use crate::support::{FileJob, Place};
 
 /// Partitions of every topic.
 pub const PARTITIONS: i32 = 4;
-/// Most records in a batch from Kafka.
+/// Most records in a batch from Kafka, where nothing else is asked for.
 const OFFSETS_PER_TRIGGER: u64 = 200;
 /// Rows of a file, and of a commit of a table; a batch takes one.
 const ROWS_PER_FILE: u64 = 10;
@@ -29,7 +29,7 @@ pub enum Source {
 
 /// Where rows come from.
 pub enum Feed {
-    Kafka { broker: &'static Broker, topic: String },
+    Kafka { broker: &'static Broker, topic: String, per_trigger: u64 },
     Files,
     Delta,
 }
@@ -39,7 +39,7 @@ impl Feed {
     pub fn new(source: Source, name: &str, place: &Place, shares: u64) -> Self {
         match source {
             Source::Files => Self::Files,
-            Source::Kafka => Self::kafka(name),
+            Source::Kafka => Self::kafka(name, OFFSETS_PER_TRIGGER),
             Source::Delta => {
                 hold_table(place, shares * FILES_PER_SHARE);
                 Self::Delta
@@ -47,17 +47,18 @@ impl Feed {
         }
     }
 
-    pub fn kafka(name: &str) -> Self {
+    /// A topic of which a batch takes so many records at most.
+    pub fn kafka(name: &str, per_trigger: u64) -> Self {
         let broker = Broker::shared();
-        Self::Kafka { broker, topic: broker.new_topic(name, PARTITIONS, &[]).unwrap() }
+        Self::Kafka { broker, topic: broker.new_topic(name, PARTITIONS, &[]).unwrap(), per_trigger }
     }
 
     /// The source of the manifest.
     pub fn source(&self) -> String {
         match self {
-            Self::Kafka { broker, topic } => format!(
+            Self::Kafka { broker, topic, per_trigger } => format!(
                 "{{name: raw, format: kafka, options: {{kafka.bootstrap.servers: \"{}\", subscribe: {topic}, startingOffsets: earliest, \
-                 maxOffsetsPerTrigger: \"{OFFSETS_PER_TRIGGER}\"}}}}",
+                 maxOffsetsPerTrigger: \"{per_trigger}\"}}}}",
                 broker.bootstrap_servers()
             ),
             Self::Files => {
@@ -78,7 +79,7 @@ impl Feed {
     /// Rows of a share that are enough for two batches of one run at least.
     pub fn share(&self) -> u64 {
         match self {
-            Self::Kafka { .. } => OFFSETS_PER_TRIGGER + OFFSETS_PER_TRIGGER / 2,
+            Self::Kafka { per_trigger, .. } => per_trigger + per_trigger / 2,
             Self::Files | Self::Delta => FILES_PER_SHARE * ROWS_PER_FILE,
         }
     }
@@ -87,14 +88,14 @@ impl Feed {
     pub fn apart(&self) -> u64 {
         match self {
             // All records of a batch may be of one partition.
-            Self::Kafka { .. } => OFFSETS_PER_TRIGGER * PARTITIONS as u64,
+            Self::Kafka { per_trigger, .. } => per_trigger * PARTITIONS as u64,
             Self::Files | Self::Delta => 2 * ROWS_PER_FILE,
         }
     }
 
     pub fn produce(&self, place: &Place, numbers: Range<u64>) {
         match self {
-            Self::Kafka { broker, topic } => {
+            Self::Kafka { broker, topic, .. } => {
                 let message = |n: u64| Message::of(text(n)).partition((n % PARTITIONS as u64) as i32);
                 broker.produce(topic, numbers.map(message)).unwrap();
             }

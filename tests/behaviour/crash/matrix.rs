@@ -12,10 +12,11 @@ use weir_testkit::length::Length;
 use weir_testkit::store::faults;
 
 use super::Crashing;
-use super::feed::Source;
+use super::feed::{Feed, Source};
 use super::home::Home;
 use super::plan::{self, Crash, Pair};
-use super::target::Sink;
+use super::target::{Sink, Target};
+use crate::support::Place;
 
 const SAMPLE_SEED: u64 = 5;
 const CRASHES: usize = 1000;
@@ -57,6 +58,20 @@ pairs! { STORED, in_the_store:
     crash_s3_delta_into_upsert: Delta into Upsert,
     crash_s3_kafka_into_kafka: Kafka into Kafka,
     crash_s3_files_into_files: Files into Files,
+}
+
+/// The way that most people go, at every failpoint in both ways, with many rows.
+#[test]
+fn crash_kafka_into_delta_at_every_failpoint() {
+    let (name, pair) = ("crash-everywhere", Pair { source: Source::Kafka, sink: Sink::Delta });
+    let crashes = plan::everywhere(pair, SAMPLE_SEED);
+    let rows = Length::of_this_run().pick(200_000, 1_000_000);
+    let feed = Feed::kafka(name, 2000);
+    let target = Target::new(pair.sink, name, feed.apart());
+    let repeat = "make test, of which this is crash_kafka_into_delta_at_every_failpoint".to_owned();
+    let mut crashing = Crashing::between(Place::new(name), Home::Disk, feed, target, repeat);
+    crashing.share = crashing.share.max(rows / (crashes.len() as u64 + 1) + 1);
+    crashing.run(&crashes);
 }
 
 fn on_the_disk(name: &str, pair: Pair) {

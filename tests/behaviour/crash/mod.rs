@@ -40,6 +40,8 @@ struct Crashing {
     target: Target,
     epoch: u64,
     produced: u64,
+    /// Rows that are produced before each crash.
+    share: u64,
     /// What an undisturbed run takes.
     usual: Duration,
     /// The command that does the same again.
@@ -56,7 +58,8 @@ impl Crashing {
 
     fn between(place: Place, home: Home, feed: Feed, target: Target, repeat: String) -> Self {
         std::fs::create_dir_all(place.path().join("input")).unwrap();
-        let crashing = Self { place, home, feed, target, epoch: 0, produced: 0, usual: Duration::from_millis(300), repeat };
+        let share = feed.share();
+        let crashing = Self { place, home, feed, target, epoch: 0, produced: 0, share, usual: Duration::from_millis(300), repeat };
         crashing.write_manifest();
         crashing
     }
@@ -149,7 +152,7 @@ spec:
 
     fn run(mut self, crashes: &[Crash]) {
         for (at, crash) in crashes.iter().enumerate() {
-            self.produce(self.feed.share());
+            self.produce(self.share);
             if matches!(crash.moment, Moment::At(name) if only_at_first(name)) {
                 self.begin_anew();
             }
@@ -163,7 +166,7 @@ spec:
                 self.judge();
             }
         }
-        self.produce(self.feed.share());
+        self.produce(self.share);
         self.succeed();
         self.judge();
         self.home.check_faults();

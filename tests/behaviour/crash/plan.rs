@@ -2,7 +2,8 @@
 //!
 //! The long form meets every failpoint both ways and fills up with moments that
 //! nobody chose. The sample of `make test` meets every failpoint once, each pair
-//! with its turn of them, and one such moment for each pair.
+//! with its turn of them, and one such moment for each pair; Kafka into Delta
+//! meets every failpoint both ways besides.
 
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -56,11 +57,20 @@ pub fn passages(failpoint: &str) -> u32 {
     u32::from(failpoint.starts_with("batch.") || failpoint.starts_with("sink."))
 }
 
+/// Every failpoint of one pair in both ways.
+pub fn everywhere(pair: Pair, seed: u64) -> Vec<Crash> {
+    long(pair, seed, at_places(pair).len())
+}
+
+fn at_places(pair: Pair) -> Vec<Crash> {
+    let places = failpoint::ALL.iter().filter(|name| pair.sink.passes(name));
+    places.flat_map(|name| WAYS.map(|way| Crash { way, moment: Moment::At(name) })).collect()
+}
+
 /// `count` crashes of one pair.
 pub fn long(pair: Pair, seed: u64, count: usize) -> Vec<Crash> {
     let mut random = StdRng::seed_from_u64(seed);
-    let places = failpoint::ALL.iter().filter(|name| pair.sink.passes(name));
-    let mut crashes: Vec<Crash> = places.flat_map(|name| WAYS.map(|way| Crash { way, moment: Moment::At(name) })).collect();
+    let mut crashes = at_places(pair);
     while crashes.len() < count {
         let way = WAYS[random.random_range(0..WAYS.len())];
         crashes.push(Crash { way, moment: Moment::Whenever(random.random_range(0..LATEST)) });

@@ -15,11 +15,11 @@ use crate::support::{DEADLINE, Place, finish, weir};
 #[test]
 fn crash_killed_at_random_moments_under_the_runner() {
     let mut crashing = {
-        let feed = Feed::kafka("crash-random");
+        let feed = Feed::kafka("crash-random", 2000);
         let target = Target::new(Sink::Delta, "crash-random", feed.apart());
         Crashing::between(Place::new("crash-random"), Home::Disk, feed, target, "make crash ONLY=crash_killed_at_random".to_owned())
     };
-    let total = 20_000;
+    let total = 200_000;
     let runner = {
         let mut command = weir();
         command.current_dir(crashing.place.path()).args(["run", "job.yaml", "--progress", "json"]);
