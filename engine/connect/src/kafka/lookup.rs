@@ -44,6 +44,11 @@ impl LastWords {
         self.words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What the brokers refused since they last answered.
+    pub fn refusal(&self) -> &LastRefusal {
+        &self.refusal
+    }
+
     fn set(&self, words: String) {
         *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
     }

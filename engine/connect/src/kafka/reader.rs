@@ -115,6 +115,7 @@ impl RangeReader {
             if self.position > before {
                 wait.heard(Instant::now());
                 looked_at = wait.since();
+                handle.drain.consumer().context().refusal().clear();
             }
             match step {
                 Step::SliceFull => return Ok(()),
@@ -126,7 +127,7 @@ impl RangeReader {
                 Step::Trouble(RDKafkaErrorCode::TopicAuthorizationFailed, _) => return Err(self.not_authorized()),
                 Step::Trouble(code, words) => {
                     if let Some(refusal) = Refusal::of(Some(code), &words).filter(Refusal::is_final) {
-                        return Err(refusal.error(&format!("read {} from", self.range()), self.pool.client()));
+                        return Err(self.refused(&refusal));
                     }
                     last_trouble = Some(if words.is_empty() { code.to_string() } else { words });
                 }
@@ -244,11 +245,18 @@ impl RangeReader {
             }
             Ok(_) => Ok(()),
             Err(error) if is_unknown(&error) && self.is_gone(handle).is_ok_and(|is_gone| is_gone) => self.partition_gone(),
-            Err(error) => {
-                *last_trouble = Some(error.to_string());
-                Ok(())
-            }
+            Err(error) => match handle.drain.consumer().context().refusal().get_final() {
+                Some(refusal) => Err(self.refused(&refusal)),
+                None => {
+                    *last_trouble = Some(error.to_string());
+                    Ok(())
+                }
+            },
         }
+    }
+
+    fn refused(&self, refusal: &Refusal) -> Error {
+        refusal.error(&format!("read {} from", self.range()), self.pool.client())
     }
 
     fn watermarks(&self, handle: &Handle) -> Result<(i64, i64), KafkaError> {

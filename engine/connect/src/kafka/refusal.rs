@@ -53,6 +53,15 @@ impl Refusal {
         Some(Self { what, words: words.to_owned() })
     }
 
+    /// The refusal behind a line of the log about a connection that failed. The event of a login that was refused is given out once,
+    /// and may be lost among records that nobody wants any more.
+    fn of_log(words: &str) -> Option<Self> {
+        if words.contains("SASL authentication error") {
+            return Self::of(Some(RDKafkaErrorCode::Authentication), words);
+        }
+        Self::of_closed(words)
+    }
+
     /// The refusal behind a connection that was closed: what TLS says of a certificate, else what the client guesses.
     fn of_closed(words: &str) -> Option<Self> {
         // A broker that sees TLS where it speaks none, or the other way round, closes in the first exchange.
@@ -128,15 +137,20 @@ impl LastRefusal {
     /// Takes a line of the client's log; only there it says why a connection may have been closed.
     pub fn note_log(&self, facility: &str, words: &str) {
         if facility == "FAIL" {
-            self.set(Refusal::of_closed(words));
+            self.set(Refusal::of_log(words));
         }
+    }
+
+    /// The refusal that waiting does not mend, if there was one.
+    pub fn get_final(&self) -> Option<Refusal> {
+        self.get().filter(Refusal::is_final)
     }
 
     fn set(&self, refusal: Option<Refusal>) {
         let Some(new) = refusal else { return };
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Connections are closed after other refusals too.
-        if last.is_none() || new.what != Refused::Closed {
+        if new.is_final() || last.as_ref().is_none_or(|last| !last.is_final() && new.what != Refused::Closed) {
             *last = Some(new);
         }
     }
@@ -185,5 +199,8 @@ mod tests {
         assert_eq!(last.get().map(|refusal| refusal.words), Some("no".to_owned()));
         last.clear();
         assert_eq!(last.get(), None);
+        last.note_log("FAIL", "[thrd:x]: x/1: SASL authentication error: Authentication failed (after 5ms in state AUTH_REQ)");
+        last.note_log("FAIL", "Disconnected (after 3ms in state APIVERSION_QUERY)");
+        assert_eq!(last.get_final().map(|refusal| refusal.what), Some(Refused::Login), "told by the log alone, and not overwritten");
     }
 }

@@ -84,13 +84,9 @@ pub async fn inspect(root: &Folder) -> Result<Inspection> {
     for batch in found.committed.clone() {
         let bytes = commits.read(&batch.to_string()).await?.unwrap_or_default();
         noted(CommitEntry::parse(&name(&format!("commits/{batch}")), &bytes), &mut found.damage);
-        if !found.planned.contains(&batch) {
-            found.damage.push(format!(
-                "{} has no plan: {} is missing",
-                name(&format!("commits/{batch}")),
-                name(&format!("offsets/{batch}"))
-            ));
-        }
+    }
+    for batch in without_plan(&found.planned, &found.committed) {
+        found.damage.push(format!("{} has no plan: {} is missing", name(&format!("commits/{batch}")), name(&format!("offsets/{batch}"))));
     }
     gaps(&mut found, root.url().as_str());
     let newest = found.planned.last().and_then(|batch| found.plans.get_key_value(batch));
@@ -152,9 +148,20 @@ async fn weir_files(root: &Folder, found: &mut Inspection) -> Result<()> {
     Ok(())
 }
 
-/// A plan that is missing between two kept ones.
+/// Commits that lack their plan. One that is older than all plans is of a process that was frozen in its batch and went on when
+/// its successors had let go of it: it means nothing, and the next start deletes it.
+fn without_plan(planned: &[u64], committed: &[u64]) -> Vec<u64> {
+    let is_left_over = |batch: u64| planned.first().is_some_and(|oldest| batch < *oldest);
+    committed.iter().copied().filter(|batch| !planned.contains(batch) && !is_left_over(*batch)).collect()
+}
+
+/// A plan that is missing between two kept ones. One that was never committed, though later ones were, is left over in the same way.
 fn gaps(found: &mut Inspection, location: &str) {
+    let newest = found.committed.last().copied();
     for pair in found.planned.windows(2) {
+        if newest > Some(pair[0]) && !found.committed.contains(&pair[0]) {
+            continue;
+        }
         match (pair[0] + 1, pair[1] - 1) {
             (first, last) if first > last => {}
             (first, last) if first == last => found.damage.push(format!("{location}/offsets/{first} is missing between kept batches")),
@@ -172,6 +179,20 @@ fn noted<T>(parsed: Result<T, Error>, damage: &mut Vec<String>) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_frozen_process_leaves_is_no_damage() {
+        let found = |planned: &[u64], committed: &[u64]| {
+            let mut found = Inspection { planned: planned.to_vec(), committed: committed.to_vec(), ..Inspection::default() };
+            found.damage = without_plan(planned, committed).into_iter().map(|batch| format!("ck/commits/{batch}")).collect();
+            gaps(&mut found, "ck");
+            found.damage
+        };
+        assert_eq!(found(&[57, 58, 59], &[54, 57, 58]), Vec::<String>::new(), "the commit that it made late");
+        assert_eq!(found(&[53, 57, 58], &[57, 58]), Vec::<String>::new(), "the plan that it made late");
+        assert_eq!(found(&[57, 59], &[57]), ["ck/offsets/58 is missing between kept batches"]);
+        assert_eq!(found(&[57, 59], &[57, 58]), ["ck/commits/58", "ck/offsets/58 is missing between kept batches"]);
+    }
 
     #[test]
     fn a_checkpoint_is_told_from_what_lies_in_it() {
