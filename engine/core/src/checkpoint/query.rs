@@ -138,7 +138,10 @@ impl QueryLog {
 
     fn sink_changed(&self, sink: BindSink, recorded: &SinkRecord, now: &SinkRecord) -> Error {
         let (checkpoint, words) = (self.root.url(), sink.words());
-        let text = |record: &SinkRecord| serde_json::Value::Object(record.clone()).to_string();
+        let text = |record: &SinkRecord| {
+            let identity = record.iter().filter(|(field, _)| is_of_identity(field)).map(|(field, value)| (field.clone(), value.clone()));
+            serde_json::Value::Object(identity.collect()).to_string()
+        };
         let is_place = |field: &&str| recorded.get(*field) == now.get(*field);
         let what = if ["format", "location"].iter().all(is_place) {
             format!(
@@ -278,9 +281,11 @@ impl QueryLog {
 /// Identities agree where both say something: a table that did not exist when
 /// the checkpoint began has no id in its record.
 fn same_sink(recorded: &SinkRecord, now: &SinkRecord) -> bool {
-    now.iter()
-        .filter(|(field, _)| ![SINCE, INSTANCE].contains(&field.as_str()))
-        .all(|(field, value)| recorded.get(field).is_none_or(|known| known == value))
+    now.iter().filter(|(field, _)| is_of_identity(field)).all(|(field, value)| recorded.get(field).is_none_or(|known| known == value))
+}
+
+fn is_of_identity(field: &str) -> bool {
+    ![SINCE, INSTANCE].contains(&field)
 }
 
 pub(super) type SinkRecord = serde_json::Map<String, serde_json::Value>;

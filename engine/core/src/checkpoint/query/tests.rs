@@ -62,6 +62,8 @@ async fn a_sink_made_anew_under_its_name_is_another() {
     let log = claimed(&root, 1).await;
     let sink = |location: &str, id: &str| format!(r#"{{"format":"kafka","location":"{location}","tableId":"{id}"}}"#);
     assert!(log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new);
+    assert!(log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new, "the same process, whose answer got lost");
+    let log = claimed(&root, 2).await;
     assert!(!log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new);
     for (now, words) in
         [(sink("t", "B"), "deleted and made anew (its id was \"A\" and is \"B\")"), (sink("u", "A"), "was written for the sink")]
@@ -69,6 +71,7 @@ async fn a_sink_made_anew_under_its_name_is_another() {
         let error = log.bind_sink(BindSink::Rows, &now, 0).await.unwrap_err();
         assert_eq!((error.class(), error.condition()), (ErrorClass::Incompatible, "CHECKPOINT_SINK_CHANGED"));
         assert!(error.to_string().contains(words) && error.to_string().contains("checkpointResetNonce"), "{error}");
+        assert!(!error.to_string().contains(INSTANCE) && !error.to_string().contains(SINCE), "{error}");
     }
     assert!(log.bind_sink(BindSink::Rows, &sink("t", "B"), 1).await.unwrap().is_new);
 }
