@@ -140,6 +140,16 @@ impl Taken {
     }
 }
 
+/// What looks like a generation, does not bear the seal and does not go, because somebody holds it or makes it anew.
+pub fn unsealed(map: &ConfigMap) -> Taken {
+    let name = map.metadata.name.as_deref().unwrap_or_default();
+    let message = format!(
+        "the ConfigMap {name}, which this job needs, does not bear the seal of this operator and stays although it was deleted; take away \
+         its finalizers, or stop what makes it"
+    );
+    Taken { message, look_again: FOREIGN }
+}
+
 /// Whether the ConfigMap at a generation's name belongs to somebody else: to an earlier job of this name, which is let
 /// go of, or to something foreign.
 pub fn taken(id: &JobId, map: &ConfigMap) -> Option<Taken> {

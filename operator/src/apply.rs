@@ -249,7 +249,9 @@ pub async fn store_generation(
     if accept::recorded(key, &job.id, &found).is_none() {
         tracing::warn!(config_map = found.metadata.name, "it does not bear this installation's seal and is replaced");
         cluster.delete_config_map(&found.metadata).await?;
-        cluster.create_config_map(&map).await?;
+        if let Created::Exists = cluster.create_config_map(&map).await? {
+            return Ok(Some(accept::unsealed(&found)));
+        }
     }
     Ok(None)
 }

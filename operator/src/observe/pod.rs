@@ -199,12 +199,16 @@ fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> 
 }
 
 fn obstacle(pod: &Pod, status: &PodStatus) -> StartObstacle {
-    if pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten()).any(|gate| gate.name == GATE) {
+    let mut gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten()).peekable();
+    let is_gated = gates.peek().is_some();
+    if gates.any(|gate| gate.name == GATE) {
         return StartObstacle::Gated;
     }
     if let Some(scheduled) = condition(status, "PodScheduled").filter(|_| place(pod).is_none()) {
         let reason = scheduled.reason.as_deref().unwrap_or_default();
-        if scheduled.status == "False" && matches!(reason, "Unschedulable" | "SchedulingGated") {
+        // The condition outlasts the gate by a moment.
+        let is_held = reason == "Unschedulable" || reason == "SchedulingGated" && is_gated;
+        if scheduled.status == "False" && is_held {
             let message = scheduled.message.as_deref().filter(|message| !message.is_empty()).unwrap_or(reason);
             return StartObstacle::Unschedulable { message: cut(message, MESSAGE_BYTES) };
         }

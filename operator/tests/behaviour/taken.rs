@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use weir_testcluster::kubelet::Signal;
 
@@ -107,7 +107,9 @@ async fn m10_no_pod_is_made_of_a_generation_that_the_operator_has_not_sealed() {
     };
     world.remove_map("j-g1").await;
     let forged = world.create(&forge("j-g1", "1")).await;
-    world.create(&forge("j-g2", "2")).await;
+    let mut held = forge("j-g2", "2");
+    held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
+    world.create(&held).await;
     world.kubelet.kill(&world.namespace, "j--t", Signal::KILL).unwrap();
     world
         .until("j", "streaming under epoch 2", |job| job["status"]["epoch"] == 2 && condition(job, "Ready")["reason"] == "Streaming")
@@ -115,6 +117,11 @@ async fn m10_no_pod_is_made_of_a_generation_that_the_operator_has_not_sealed() {
     let replaced = world.config_maps().get("j-g1").await.unwrap();
     assert!(replaced.metadata.uid != forged.metadata.uid && replaced.data == real.data, "{replaced:#?}");
     world.edit("j", json!({"spec": {"restartNonce": 1}})).await;
+    // One that does not go is told of, and nothing is made of it meanwhile.
+    world.until_contested("does not bear the seal").await;
+    let free = json!({"metadata": {"finalizers": null}});
+    world.config_maps().patch("j-g2", &PatchParams::default(), &Patch::Merge(&free)).await.unwrap();
+    world.clock.advance(PAST_A_LOOK);
     world.until_run_streams("j", 2).await;
     operator.stop().await;
     let pods: Vec<_> = world.recorder.pods();

@@ -268,10 +268,14 @@ fn what_keeps_a_pod_from_starting_is_named() {
     };
     let message = "0/3 nodes are available".to_owned();
     assert_eq!(obstacle(&unbound(json!([scheduled]))), StartObstacle::Unschedulable { message });
-    let gated = unbound(json!([condition("PodScheduled", "False", "SchedulingGated")]));
+    let free = unbound(json!([condition("PodScheduled", "False", "SchedulingGated")]));
+    assert_eq!(obstacle(&free), StartObstacle::None, "the gate has just gone");
+    let gate = |name: &str| Some(vec![PodSchedulingGate { name: name.to_owned() }]);
+    let mut gated: Pod = free.clone();
+    gated.spec.as_mut().unwrap().scheduling_gates = gate("example.com/queue");
     assert_eq!(obstacle(&gated), StartObstacle::Unschedulable { message: "SchedulingGated".to_owned() });
     let mut held: Pod = gated.clone();
-    held.spec.as_mut().unwrap().scheduling_gates = Some(vec![PodSchedulingGate { name: "weir.dev/remembered".to_owned() }]);
+    held.spec.as_mut().unwrap().scheduling_gates = gate("weir.dev/remembered");
     assert_eq!(obstacle(&held), StartObstacle::Gated, "the gate is ours");
 }
 
