@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Memory;
-use weir_supervisor::memory::{HIGHEST_CLAIM, LeftBehind, RunMemory, Stranger, TaskMemory, TaskState};
+use weir_supervisor::memory::{HIGHEST_CLAIM, RunMemory, TaskMemory, TaskState};
 use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StopOrder};
 use weir_supervisor::time::Timestamp;
 
@@ -98,7 +98,8 @@ impl Observer<'_> {
             if slots.contains_key(name) || over.contains(name) && !left.with_earlier {
                 continue;
             }
-            if let Some(Slot::Present(mut gone)) = self.judge_vanished(job, name, Gone::left_behind(left)).await? {
+            if let Some(Slot::Present(mut gone)) = self.judge_vanished(job, name, Gone::remembered(left.epoch, left.place.as_ref())).await?
+            {
                 // It has been given up, so the silence of its node is waited for no more.
                 gone.phase = Phase::Vanished;
                 slots.insert(name.clone(), Slot::Present(gone));
@@ -252,24 +253,26 @@ impl Gone {
         Gone { epoch: task.epoch.unwrap_or_default(), place: task.place.clone(), generation: task.generation, begun }
     }
 
-    fn stranger(known: &Stranger) -> Gone {
-        Gone { epoch: known.epoch, place: known.place.clone(), generation: 0, begun: None }
+    /// One of which only the epoch and the place are remembered.
+    fn remembered(epoch: u64, place: Option<&String>) -> Gone {
+        Gone { epoch, place: place.cloned(), generation: 0, begun: None }
     }
+}
 
-    fn left_behind(known: &LeftBehind) -> Gone {
-        Gone { epoch: known.epoch, place: known.place.clone(), generation: 0, begun: None }
-    }
+/// The task and the epoch of a pod of the job.
+fn identity<'a>(prefix: &str, pod: &'a Pod) -> Option<(&'a str, u64)> {
+    Some((pod.metadata.name.as_deref()?.strip_prefix(prefix)?, epoch_of_pod(pod)?))
 }
 
 /// The task that left this very pod behind.
 fn left_behind(memory: &Memory, prefix: &str, pod: &Pod) -> Option<String> {
-    let (name, epoch) = (pod.metadata.name.as_deref()?.strip_prefix(prefix)?, epoch_of_pod(pod)?);
+    let (name, epoch) = identity(prefix, pod)?;
     memory.left_behind.get(name).is_some_and(|left| left.epoch == epoch).then(|| name.to_owned())
 }
 
 /// The task whose instance of this epoch is thought to be alive.
 fn awaited(memory: &Memory, prefix: &str, pod: &Pod) -> Option<String> {
-    let (name, epoch) = (pod.metadata.name.as_deref()?.strip_prefix(prefix)?, epoch_of_pod(pod)?);
+    let (name, epoch) = identity(prefix, pod)?;
     let task = memory.run.as_ref().and_then(|run| run.tasks.get(name));
     let is_own = task.is_some_and(|task| task.state.is_live() && task.epoch == Some(epoch));
     let is_stranger = memory.strangers.get(name).is_some_and(|stranger| stranger.epoch == epoch);
@@ -286,7 +289,7 @@ fn unseen_orders(run: Option<&RunMemory>, slots: &BTreeMap<String, Slot>) -> Vec
 
 /// Instances that were seen alive and are not in their slot now: of the run's tasks, and strangers.
 fn gone(memory: &Memory, slots: &BTreeMap<String, Slot>) -> BTreeMap<String, Gone> {
-    let strangers = memory.strangers.iter().map(|(name, known)| (name, Gone::stranger(known)));
+    let strangers = memory.strangers.iter().map(|(name, known)| (name, Gone::remembered(known.epoch, known.place.as_ref())));
     let tasks = memory.run.iter().flat_map(|run| &run.tasks).filter(|(_, task)| task.state.is_live() && task.seen);
     let known = strangers.chain(tasks.map(|(name, task)| (name, Gone::own(task))));
     known.filter(|(name, _)| slots.get(*name).is_none_or(is_anothers)).map(|(name, gone)| (name.clone(), gone)).collect()
@@ -322,6 +325,8 @@ fn owner_words(pod: &Pod) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use serde_json::json;
+
+    use weir_supervisor::memory::Stranger;
 
     use super::*;
 
