@@ -86,9 +86,8 @@ pub fn watched_references(spec: &StreamingJobSpec) -> impl Iterator<Item = &Opti
 
 /// References of one task whose change restarts it.
 pub fn task_references(task: &weir_crds::resource::TaskSpec) -> impl Iterator<Item = &OptionsFromSpec> {
-    let inputs = task.queries.iter().flat_map(|query| query.sources.iter().chain(&query.tables).map(|source| &source.options_from));
-    let sinks = task.queries.iter().map(|query| &query.sink.options_from);
-    inputs.chain(sinks).flatten().filter(|reference| reference.on_change == OnChangeSpec::Restart)
+    let all = task.queries.iter().flat_map(|query| query.options_from().flat_map(|(_, from)| from));
+    all.filter(|reference| reference.on_change == OnChangeSpec::Restart)
 }
 
 /// The ConfigMap of an accepted generation, sealed. The spec stands in its document alone.

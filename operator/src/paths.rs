@@ -34,7 +34,7 @@ fn of_task(job: &StreamingJob, task: &TaskSpec) -> Option<String> {
         let inputs = query.sources.iter().map(|source| ("sources", source)).chain(query.tables.iter().map(|table| ("tables", table)));
         let data = inputs.flat_map(|(field, input)| data_of(&format!("{field}[{}]", input.name), &input.options, input.table.as_deref()));
         let sink = data_of("sink", &query.sink.options, query.sink.table.as_deref());
-        let bad_records = query.bad_records.iter().flat_map(|bad_records| data_of("badRecords", &bad_records.options, None));
+        let bad_records = query.bad_records.iter().flat_map(|to| data_of("badRecords", &to.options, to.table.as_deref()));
         let checkpoint = checkpoint.map(|path| ("checkpointLocation".to_owned(), Named::Path(path), Purpose::Checkpoint));
         let all = checkpoint.into_iter().chain(data.chain(sink).chain(bad_records).map(|(field, named)| (field, named, Purpose::Data)));
         all.into_iter().find_map(|(field, named, purpose)| judge(job, task, &place(&field), &named, purpose))
@@ -142,15 +142,16 @@ mod tests {
 
     #[test]
     fn a_table_by_name_is_looked_at_where_it_is() {
-        let of = |table: &str| {
-            let sink = json!({"table": table});
-            let query = json!({"name": "q", "sql": "SELECT 1", "sources": [{"name": "s", "format": "rate"}], "sink": sink, "checkpointLocation": "s3://c"});
+        let of = |table: &str, bad_records: &str| {
+            let query = json!({"name": "q", "sql": "SELECT 1", "sources": [{"name": "s", "format": "rate"}], "sink": {"table": table},
+                "badRecords": {"table": bad_records}, "checkpointLocation": "s3://c"});
             let catalogs = json!([{"name": "main", "warehouse": "s3://w"}, {"name": "disk", "warehouse": "/w"}]);
             let spec = json!({"trigger": {"continuous": {}}, "catalogs": catalogs, "tasks": [{"name": "t", "queries": [query]}]});
             problem(&serde_json::from_value(spec).unwrap(), "ns", "job")
         };
-        assert_eq!(of("main.s.t"), None);
-        assert!(of("disk.s.t").unwrap().contains("queries[0].sink.table: `disk.s.t` is on the pod's own disk"));
+        assert_eq!(of("main.s.t", "main.s.bad"), None);
+        assert!(of("disk.s.t", "main.s.bad").unwrap().contains("queries[0].sink.table: `disk.s.t` is on the pod's own disk"));
+        assert!(of("main.s.t", "disk.s.bad").unwrap().contains("queries[0].badRecords.table: `disk.s.bad` is on the pod's own disk"));
     }
 
     #[test]

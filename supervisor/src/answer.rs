@@ -90,6 +90,8 @@ struct Query {
     #[serde(default)]
     watermark_ms: Option<i64>,
     #[serde(default)]
+    bad_records: u64,
+    #[serde(default)]
     backlog: Unread,
     #[serde(default)]
     recent_batches: Vec<BatchSummary>,
@@ -178,6 +180,7 @@ impl Query {
             processed_rows_per_second: rates.processed_rows_per_second,
             backlog,
             watermark: self.watermark_ms.and_then(DateTime::from_timestamp_millis),
+            bad_records: self.bad_records,
             recent_batches: self.recent_batches.into_iter().skip(older).map(BatchSummary::facts).collect(),
         }
     }

@@ -278,6 +278,8 @@ pub struct QueryFacts {
     pub backlog: Backlog,
     /// The event time watermark.
     pub watermark: Option<Timestamp>,
+    /// Records of this start that went to the place for bad records.
+    pub bad_records: u64,
     /// Batches since the last look or more, oldest first; ones seen before are skipped by id.
     pub recent_batches: Vec<BatchFacts>,
 }

@@ -34,7 +34,9 @@ fn a_recorded_answer_is_read() {
     assert_eq!(ticks.last_commit.map(|at| at.timestamp_millis()), recorded()["queries"][0]["lastCommitMs"].as_i64());
     assert_eq!((ticks.input_rows_per_second, ticks.processed_rows_per_second), (38.7, 1052.6));
     assert_eq!(ticks.backlog, Backlog { records: Some(0), bytes: Some(0), seconds: Some(0), files: None });
-    assert_eq!(ticks.watermark, None);
+    assert_eq!((ticks.watermark, ticks.bad_records), (None, 0));
+    let some = edited(|body| body["queries"][0]["badRecords"] = json!(7));
+    assert_eq!(parse(&some).unwrap().queries[0].bad_records, 7);
     let batch = &ticks.recent_batches[1];
     assert_eq!((batch.id, batch.duration, batch.trigger_interval), (1, Duration::from_millis(20), Duration::from_millis(500)));
     assert_eq!((batch.input_rows_per_second, batch.previous_had_data, batch.costliest_stage.as_str()), (40.0, false, "commitOffsets"));

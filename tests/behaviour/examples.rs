@@ -76,6 +76,25 @@ fn example_kafka_to_delta() {
 }
 
 #[test]
+fn example_bad_records() {
+    let place = copied("bad-records");
+    let run = |orders: usize| {
+        let text = script(&place, "run.sh", &[]);
+        assert!(text.contains("the value 'n/a' does not fit the column amount"), "{text}");
+        assert_eq!(place.sql("SELECT order_id FROM t", &[("t", "delta:example/out/orders")]).len(), orders);
+        let bad = place.sql("SELECT record_number FROM t ORDER BY file_path, record_number", &[("t", "delta:example/out/bad_records")]);
+        assert_eq!(bad.iter().map(|row| row["record_number"].as_i64().unwrap()).collect::<Vec<_>>(), [3, 4, 2, 5]);
+    };
+    run(6);
+    run(6);
+    assert!(script(&place, "repair.sh", &[]).ends_with("ordered_at\n1003,Grace,7.80,2024-06-01 10:20:00\n"));
+    run(7);
+    script(&place, "clean.sh", &[]);
+    script(&place, "clean.sh", &[]);
+    assert!(!place.path().join("example/out").exists());
+}
+
+#[test]
 fn example_two_tasks() {
     let place = copied("two-tasks");
     for _ in 0..2 {

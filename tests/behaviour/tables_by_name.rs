@@ -20,6 +20,7 @@ spec:
       sources: [{name: events, format: json, schema: "k BIGINT, v STRING", options: {path: input}}]
       sql: SELECT * FROM events
       sink: {table: main.bronze.Readings}
+      badRecords: {table: ops.bad}
       trigger: {availableNow: {}}
     - name: names
       sources: [{name: events, format: json, schema: "k BIGINT, v STRING", options: {path: input}}]
@@ -53,12 +54,16 @@ fn tables_are_made_and_read_by_name() {
     for row in 0..3 {
         place.write_at(&format!("input/{row}.json"), &format!("{{\"k\":{row},\"v\":\"v{row}\"}}\n"), 1_700_000_000_000 + row * 1000);
     }
+    place.write_at("input/bad.json", "broken\n", 1_700_000_000_000);
     for job in JOBS.split("---\n") {
         place.run_once(job, &[]).assert_code(0);
     }
     assert!(place.path().join("warehouse/default/joined/_delta_log").is_dir() && place.path().join("warehouse/bronze/readings").is_dir());
     let rows = place.sql_with("SELECT k, name, again FROM Main.default.joined ORDER BY k", &["--catalog", "main=warehouse"]);
     assert_eq!(json!(rows), json!([{"k": 0, "name": "V0", "again": "V0"}, {"k": 1, "name": "V1", "again": "V1"}]));
+    let bad = place.sql_with("SELECT record, source FROM main.ops.bad", &["--catalog", "main=warehouse"]);
+    assert_eq!(json!(bad), json!([{"record": "broken", "source": "events"}]));
+    assert_eq!(place.sql_with("SELECT * FROM main.bronze.readings", &["--catalog", "main=warehouse"]).len(), 3);
     let unknown = JOBS.split("---\n").last().unwrap().replace("main.REF.names", "man.ref.names");
     let ended = place.run_once(&unknown, &[]);
     ended.assert_code(20);

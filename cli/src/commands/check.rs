@@ -11,6 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 use futures::FutureExt;
+use weir_connect::open::SinkRole;
 use weir_core::error::Place;
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, ErrorClass, Result};
@@ -22,7 +23,7 @@ use weir_crds::options::{Format, Role};
 use weir_crds::policy::JobTrigger;
 use weir_crds::resource::{OptionsFromSpec, QuerySpec};
 use weir_runtime::places::{self, Written};
-use weir_runtime::query::open::{self, Extent};
+use weir_runtime::query::open;
 use weir_runtime::resolve::{self, AvailableNowRun, ReferenceKind, Surroundings};
 use weir_supervisor::schedule::Schedule;
 
@@ -206,8 +207,10 @@ impl InFiles<'_> {
             };
             for (definition, query) in definitions.into_iter().zip(&task.queries) {
                 let path = format!("{path}.queries[{}]", query.name);
-                let extent = if self.knows(&query.sink.options_from) { Extent::Whole } else { Extent::WithoutSink };
-                if let Err(mut error) = unpanicked(open::check(&definition, extent, &storage)).await {
+                let bad_records = query.bad_records.iter().map(|to| (SinkRole::BadRecords, &to.options_from));
+                let sinks = std::iter::once((SinkRole::Rows, &query.sink.options_from)).chain(bad_records);
+                let known: Vec<SinkRole> = sinks.filter(|(_, from)| self.knows(from)).map(|(role, _)| role).collect();
+                if let Err(mut error) = unpanicked(open::check(&definition, &known, &storage)).await {
                     let place = error.take_place();
                     let is_unseen = self.sight == Sight::Sealed && OF_AN_EMPTY_WORLD.contains(&error.condition());
                     if let Some(certainty) = self.certainty(query, &place).filter(|_| !is_unseen) {
@@ -222,18 +225,13 @@ impl InFiles<'_> {
 
     /// How sure an error of a query is, by where it is; none where it is nothing but the lack of a Secret or ConfigMap.
     fn certainty(&self, query: &QuerySpec, place: &Place) -> Option<Certainty> {
-        let inputs = || {
-            let sources = query.sources.iter().map(|source| (format!("sources[{}]", source.name), &source.options_from));
-            sources.chain(query.tables.iter().map(|table| (format!("tables[{}]", table.name), &table.options_from)))
-        };
         let is_of = |own: &str| place.field.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(".options"));
-        let of_input = inputs().find(|(own, _)| is_of(own)).map(|(_, from)| from);
-        let of_sink = is_of("sink").then_some(&query.sink.options_from);
-        match of_input.or(of_sink) {
+        let mut inputs = query.sources.iter().chain(&query.tables).map(|input| &input.options_from);
+        match query.options_from().find(|(own, _)| is_of(own)).map(|(_, from)| from) {
             Some(from) if !self.knows(from) => None,
             Some(from) if !from.is_empty() => Some(Certainty::OfSecrets),
             // What is not known yet may bring columns.
-            _ if inputs().any(|(_, from)| !self.knows(from)) => Some(Certainty::MayChange),
+            _ if inputs.any(|from| !self.knows(from)) => Some(Certainty::MayChange),
             _ if self.sight == Sight::Sealed && has_columns_of_files(query) => Some(Certainty::Unseen),
             _ => Some(Certainty::AsWritten),
         }
@@ -451,6 +449,33 @@ mod tests {
         for (found, expected) in found.iter().zip(expected) {
             assert!(found.starts_with("error") && found.contains(expected), "{found}");
         }
+    }
+
+    #[test]
+    fn the_place_of_bad_records_may_come_from_elsewhere_and_may_be_a_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let query = |bad: &str| {
+            format!(
+                "    - {{name: q, sources: [{{name: s, format: csv, schema: 'a INT', options: {{path: {}}}}}], sql: SELECT * FROM s, \
+                 sink: {{format: noop}}, badRecords: {bad}, checkpointLocation: /no/such/q}}\n",
+                folder.path().display()
+            )
+        };
+        let from = query("{format: json, optionsFrom: [{configMapRef: {name: bad}}]}");
+        let text = job(&from);
+        assert_eq!(said(&text, References::MayBeElsewhere), Vec::<String>::new());
+        let missing = said(&text, References::AllHere(None));
+        assert!(missing.len() == 1 && missing[0].contains("badRecords [REFERENCE_NOT_FOUND]"), "{missing:#?}");
+        let config =
+            |path: &str| format!("{text}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bad}}\ndata: {{path: '{path}'}}\n");
+        assert_eq!(said(&config("/no/such/bad"), References::AllHere(None)), Vec::<String>::new());
+        let inside = said(&config(&folder.path().join("bad").display().to_string()), References::AllHere(None));
+        assert!(inside.len() == 1 && inside[0].contains("badRecords.options.path [OVERLAPPING_LOCATIONS]"), "{inside:#?}");
+        let catalog = |name: &str| format!("spec:\n  catalogs: [{{name: {name}, warehouse: /no/such/w}}]\n");
+        let table = job(&query("{table: main.ops.bad}"));
+        assert_eq!(said(&table.replacen("spec:\n", &catalog("main"), 1), References::MayBeElsewhere), Vec::<String>::new());
+        let unknown = said(&table.replacen("spec:\n", &catalog("other"), 1), References::MayBeElsewhere);
+        assert!(!unknown.is_empty() && unknown.iter().all(|text| text.contains("badRecords")), "{unknown:#?}");
     }
 
     #[test]

@@ -42,6 +42,7 @@ const QUERY_COLUMNS: &[(&str, &str)] = &[
     ("IN/S", "/inputRowsPerSecond"),
     ("PROCESSED/S", "/processedRowsPerSecond"),
     ("BACKLOG", "/backlog/records"),
+    ("BAD-RECORDS", "/badRecords"),
     ("MESSAGE", "/message"),
 ];
 
@@ -134,7 +135,7 @@ fn queries(jobs: &[Value]) -> String {
     table(rows)
 }
 
-/// A figure that is not known yet is said to be so; a message that is not there is none.
+/// A figure that is not known, or that a query has none of, is said to be so; a message that is not there is none.
 fn known(column: &str, text: String) -> String {
     if text.is_empty() && column != "MESSAGE" { "-".to_owned() } else { text }
 }
@@ -399,9 +400,10 @@ mod tests {
 
     #[test]
     fn a_query_without_a_batch_has_no_figures_yet() {
-        let job = json!({"metadata": {"name": "j"}, "status": {"tasks": [{"name": "t", "queries": [{"name": "q"}, {"name": "r", "batchId": 3}]}]}});
+        let job = json!({"metadata": {"name": "j"}, "status": {"tasks": [{"name": "t", "queries": [{"name": "q"}, {"name": "r", "batchId": 3},
+            {"name": "s", "batchId": 3, "badRecords": 7}]}]}});
         let lines: Vec<String> = queries(&[job]).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        assert_eq!(lines[1..], ["j/t q - - - -", "j/t r 3 - - -"]);
+        assert_eq!(lines[1..], ["j/t q - - - - -", "j/t r 3 - - - -", "j/t s 3 - - - 7"]);
     }
 
     #[test]

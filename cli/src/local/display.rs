@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle as BarStyle};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use weir_runtime::query::report::MALFORMED_RECORDS;
+use weir_runtime::query::report::{BAD_RECORDS, MALFORMED_RECORDS};
 use weir_supervisor::time::rfc3339;
 use weir_supervisor::waits::Wait;
 use weir_supervisor::{Action, Event};
@@ -286,14 +286,13 @@ fn progress_line(progress: &Value, backlog: Option<u64>) -> String {
     )
 }
 
-/// Records of the batch that could not be decoded, where there are any.
+/// Records of the batch that could not be decoded, where there are any, and how many of them have their own place.
 fn malformed(progress: &Value) -> String {
+    let count = |part: &Value, figure: &str| part["metrics"][figure].as_str().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
     let sources = progress["sources"].as_array().into_iter().flatten();
-    let of_source = |source: &Value| source["metrics"][MALFORMED_RECORDS].as_str().and_then(|count| count.parse::<u64>().ok());
-    match sources.filter_map(of_source).sum::<u64>() {
-        0 => String::new(),
-        count => format!("  malformed {count}"),
-    }
+    let malformed = sources.map(|source| count(source, MALFORMED_RECORDS)).sum::<u64>();
+    let told = |word: &str, count: u64| if count == 0 { String::new() } else { format!("  {word} {count}") };
+    told("malformed", malformed) + &told("bad records", count(&progress["sink"], BAD_RECORDS))
 }
 
 /// The metrics of `observe`, by observation.
@@ -368,5 +367,7 @@ mod tests {
         progress["observedMetrics"] = json!({"quality": {"bad": 3, "worst": "x y"}, "size": {"rows": 10}});
         let more = "  backlog 4  malformed 3  quality: bad=3 worst=x y  size: rows=10";
         assert_eq!(progress_line(&progress, Some(4)), format!("{bare}{more}"));
+        progress["sink"] = json!({"metrics": {BAD_RECORDS: "2"}});
+        assert_eq!(progress_line(&progress, Some(4)), format!("{bare}{}", more.replace("malformed 3", "malformed 3  bad records 2")));
     }
 }

@@ -49,7 +49,8 @@ fn relative(spec: &StreamingJobSpec) -> Vec<&str> {
     let roots = spec.checkpoint_root.iter().map(String::as_str);
     let places = queries().flat_map(|query| {
         let inputs = query.sources.iter().chain(&query.tables).filter_map(|input| input.options.get("path"));
-        query.checkpoint_location.iter().chain(inputs).chain(query.sink.options.get("path")).map(String::as_str)
+        let bad_records = query.bad_records.iter().filter_map(|bad_records| bad_records.options.get("path"));
+        query.checkpoint_location.iter().chain(inputs).chain(query.sink.options.get("path")).chain(bad_records).map(String::as_str)
     });
     let mut found: Vec<&str> = roots.chain(places).filter(|path| is_relative(path)).collect();
     found.sort_unstable();
@@ -71,11 +72,11 @@ mod tests {
     #[test]
     fn a_job_with_relative_paths_that_is_started_elsewhere_is_told_so() {
         let text = "{tasks: [{name: t, queries: [{name: q, sources: [{name: s, format: csv, options: {path: in}}], sql: SELECT 1, \
-                    sink: {format: delta, options: {path: s3://b/t}}, checkpointLocation: lake/ck}]}], trigger: {manual: {}}}";
+                    sink: {format: delta, options: {path: s3://b/t}}, badRecords: {format: json, options: {path: bad}}, checkpointLocation: lake/ck}]}], trigger: {manual: {}}}";
         let spec: StreamingJobSpec = serde_yaml_ng::from_str(text).unwrap();
-        assert_eq!(relative(&spec), ["in", "lake/ck"]);
+        assert_eq!(relative(&spec), ["bad", "in", "lake/ck"]);
         let words = moved(Path::new("/a"), Path::new("/b"), &relative(&spec)).unwrap();
-        assert!(words.contains("started in /a before") && words.contains("(in, lake/ck)"), "{words}");
+        assert!(words.contains("started in /a before") && words.contains("(bad, in, lake/ck)"), "{words}");
         assert_eq!(moved(Path::new("/a"), Path::new("/b"), &[]), None);
         for path in ["/a", "s3://b/x", "file:/x", "${root}/x", ""] {
             assert!(!is_relative(path), "{path}");

@@ -93,14 +93,35 @@ pub enum OnChangeSpec {
 /// Where the bad records of a query go: once each, with the batch that met them.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.format) || has(self.table)").message("give format, or table for a Delta table by name"))]
+#[x_kube(validation = Rule::new("!has(self.table) || !has(self.format) || self.format == 'delta'").message("a table is written as delta: remove format"))]
+#[x_kube(validation = Rule::new("!has(self.table) || !has(self.options) || !('path' in self.options)").message("give table or options.path, not both"))]
 pub struct BadRecordsSpec {
-    /// `delta`, `json`, `csv` or `parquet`.
+    /// `delta`, `json`, `csv` or `parquet`. Default with `table`: delta.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
-    pub format: String,
+    pub format: Option<String>,
+    /// A Delta table by name: `catalog.schema.name`, `schema.name` or `name`. Excludes options.path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub table: Option<String>,
     /// Options of the format as a sink, `path` among them; every value is a string.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "option_map")]
     pub options: BTreeMap<String, String>,
+    /// Options whose values are kept elsewhere; keys of the object are option names, later ones win.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub options_from: Vec<OptionsFromSpec>,
+}
+
+impl BadRecordsSpec {
+    /// The same place as that of a sink, which all that is said of sinks goes for.
+    pub fn to_sink(&self) -> SinkSpec {
+        let Self { format, table, options, options_from } = self.clone();
+        SinkSpec { format, table, options, options_from, ..SinkSpec::default() }
+    }
 }
 
 /// Where the rows of a query go: a format with options, or a Delta table by name.

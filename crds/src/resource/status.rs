@@ -275,6 +275,9 @@ pub struct QueryStatus {
     /// Its watermark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watermark: Option<Time>,
+    /// Records of this start that went to the place for bad records; left out while there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bad_records: Option<i64>,
 }
 
 /// What is still to be read.

@@ -9,7 +9,7 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::input::{BadRecordsSpec, SinkSpec, SourceSpec};
+use super::input::{BadRecordsSpec, OptionsFromSpec, SinkSpec, SourceSpec};
 use super::pod::PodTemplateSpec;
 
 /// One task: a pod with one or more queries.
@@ -84,6 +84,19 @@ pub struct QuerySpec {
     #[serde(default)]
     #[schemars(extend("x-weir-disrupts" = "run"))]
     pub checkpoint_reset_nonce: i64,
+}
+
+impl QuerySpec {
+    /// All that may take options from Secrets and ConfigMaps: the field in the query, and what it refers to.
+    pub fn options_from(&self) -> impl Iterator<Item = (String, &[OptionsFromSpec])> {
+        fn of<'a>(list: &'static str, inputs: &'a [SourceSpec]) -> impl Iterator<Item = (String, &'a [OptionsFromSpec])> {
+            inputs.iter().map(move |input| (format!("{list}[{}]", input.name), input.options_from.as_slice()))
+        }
+        of("sources", &self.sources)
+            .chain(of("tables", &self.tables))
+            .chain(std::iter::once(("sink".to_owned(), self.sink.options_from.as_slice())))
+            .chain(self.bad_records.iter().map(|bad_records| ("badRecords".to_owned(), bad_records.options_from.as_slice())))
+    }
 }
 
 /// A named SQL step.

@@ -17,7 +17,7 @@ use weir_crds::conf::SessionConf;
 use weir_crds::manifest::merged_options;
 use weir_crds::options::{Format, Role};
 use weir_crds::policy::QueryTrigger;
-use weir_crds::resource::{BadRecordsSpec, OptionsFromSpec, QuerySpec, SinkSpec, SourceSpec, StreamingJobSpec};
+use weir_crds::resource::{OptionsFromSpec, QuerySpec, SinkSpec, SourceSpec, StreamingJobSpec};
 use weir_sql::{Observation, OutputMode, QueryText, SqlConf, Undecodable};
 
 use crate::query::{InputDefinition, QueryDefinition, SinkDefinition, Watermark};
@@ -96,7 +96,8 @@ impl Resolver<'_> {
         let named = self.named_in_sql(&text, &declared)?;
         tables.extend(named);
         let sink = self.sink(&query.sink).map_err(|e| e.within("sink"))?;
-        let bad_records = query.bad_records.as_ref().map(|spec| self.bad_records(spec).map_err(|e| e.within("badRecords"))).transpose()?;
+        let bad_records =
+            query.bad_records.as_ref().map(|spec| self.sink(&spec.to_sink()).map_err(|e| e.within("badRecords"))).transpose()?;
         let conf = &self.spec.conf;
         let session = SessionConf::parse(conf).map_err(|found| {
             let sentences: Vec<String> = found.iter().map(|finding| finding.sentence()).collect();
@@ -188,11 +189,6 @@ impl Resolver<'_> {
         let keys = sink.upsert_keys.clone();
         let upsert = (!keys.is_empty()).then(|| UpsertBy { keys, order_by: sink.upsert_order_by.clone() });
         Ok(SinkDefinition { format, options, partition_by: sink.partition_by.clone(), upsert })
-    }
-
-    fn bad_records(&self, spec: &BadRecordsSpec) -> Result<SinkDefinition> {
-        let options = self.options(&spec.options, &[])?;
-        Ok(SinkDefinition { format: spec.format.to_ascii_lowercase(), options, partition_by: Vec::new(), upsert: None })
     }
 
     /// The options with those of `optionsFrom` under them, locations resolved.

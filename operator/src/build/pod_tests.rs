@@ -113,13 +113,14 @@ fn every_field() -> StreamingJobSpec {
     }))
 }
 
-/// A Secret and a ConfigMap of one name, a static table, a sink, and one Secret that is needed twice.
+/// A Secret and a ConfigMap of one name, a static table, a sink, a place for bad records, and one Secret that is needed twice.
 fn shared_references() -> StreamingJobSpec {
     let mut query = query("q");
     query["sources"][0]["optionsFrom"] =
         json!([{"secretRef": {"name": "kafka"}}, {"configMapRef": {"name": "kafka"}, "onChange": "Restart"}]);
     query["tables"] = json!([{"name": "devices", "format": "delta", "optionsFrom": [{"configMapRef": {"name": "devices"}}]}]);
     query["sink"]["optionsFrom"] = json!([{"secretRef": {"name": "hooks"}}]);
+    query["badRecords"] = json!({"format": "json", "optionsFrom": [{"configMapRef": {"name": "kept-apart"}}]});
     let receiver =
         |name: &str, secret: &str, key: &str| json!({"name": name, "webhook": {"urlFrom": {"secretKeyRef": {"name": secret, "key": key}}}});
     spec(json!({

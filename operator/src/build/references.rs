@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{
     ConfigMapProjection, KeyToPath, ProjectedVolumeSource, SecretProjection, Volume, VolumeMount, VolumeProjection,
 };
-use weir_crds::resource::OptionsFromSpec;
 use weir_crds::{StreamingJobSpec, TaskSpec};
 
 /// Where they are mounted.
@@ -37,7 +36,7 @@ enum SecretKeys {
 /// What a task reads, in the order of names.
 pub(super) fn of_task(spec: &StreamingJobSpec, task: &TaskSpec) -> Vec<Reference> {
     let mut found: BTreeMap<&str, Reference> = BTreeMap::new();
-    for options in options_from(task) {
+    for options in task.queries.iter().flat_map(|query| query.options_from().flat_map(|(_, from)| from)) {
         if let Some(object) = &options.secret_ref {
             found.entry(&object.name).or_default().secret = Some(SecretKeys::All);
         }
@@ -53,13 +52,6 @@ pub(super) fn of_task(spec: &StreamingJobSpec, task: &TaskSpec) -> Vec<Reference
         }
     }
     found.into_iter().map(|(name, reference)| Reference { name: name.to_owned(), ..reference }).collect()
-}
-
-fn options_from(task: &TaskSpec) -> impl Iterator<Item = &OptionsFromSpec> {
-    task.queries.iter().flat_map(|query| {
-        let inputs = query.sources.iter().chain(&query.tables).flat_map(|input| &input.options_from);
-        inputs.chain(&query.sink.options_from)
-    })
 }
 
 /// The volume of the reference at a place in the list.

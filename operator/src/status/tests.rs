@@ -74,6 +74,7 @@ fn facts(number: usize, now: Timestamp) -> QueryFacts {
         processed_rows_per_second: 123_456_789.1,
         backlog,
         watermark: Some(now),
+        bad_records: u64::MAX / 2,
         recent_batches: (1..20).map(batch).collect(),
     }
 }

@@ -91,6 +91,7 @@ fn query(facts: &QueryFacts, measured_at: Option<Timestamp>) -> resource::QueryS
         backlog: backlog(&facts.backlog, measured_at),
         last_commit_time: facts.last_commit.map(time),
         watermark: facts.watermark.map(time),
+        bad_records: (facts.bad_records > 0).then(|| number(facts.bad_records)),
     }
 }
 

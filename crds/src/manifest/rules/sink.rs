@@ -4,7 +4,7 @@ use super::Context;
 use super::inputs::{table_name, volumes};
 use crate::finding::Finding;
 use crate::options::{Format, Role};
-use crate::resource::{OutputMode, QuerySpec, SinkSpec};
+use crate::resource::{BadRecordsSpec, OutputMode, QuerySpec, SinkSpec};
 
 pub(super) fn check(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Finding>) {
     bad_records(context, query, findings);
@@ -14,6 +14,11 @@ pub(super) fn check(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec
     output_mode(context, query, format, findings);
     partitions(&path, sink, format, findings);
     upserts(&path, sink, format, findings);
+    options(context, &path, sink, format, findings);
+}
+
+/// The options of a sink; a table's name stands for its path.
+fn options(context: &Context<'_>, path: &str, sink: &SinkSpec, format: Format, findings: &mut Vec<Finding>) {
     let mut options = sink.options.clone();
     if sink.table.is_some() {
         if options.keys().any(|name| name.eq_ignore_ascii_case("path")) {
@@ -24,15 +29,15 @@ pub(super) fn check(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec
         }
         options.entry("path".to_owned()).or_insert_with(|| "/".to_owned());
     }
-    volumes(context.job, &path, &sink.options, findings);
-    context.options(&path, format, Role::Sink, &options, &sink.options_from, findings);
+    volumes(context.job, path, &sink.options, findings);
+    context.options(path, format, Role::Sink, &options, &sink.options_from, findings);
 }
 
 /// A place that takes each batch once, and columns of several types.
 fn bad_records(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Finding>) {
-    let Some(bad_records) = &query.bad_records else { return };
+    let Some(bad_records) = query.bad_records.as_ref().map(BadRecordsSpec::to_sink) else { return };
     let path = format!("{}.badRecords", context.path);
-    let Some(format) = context.format(&path, &bad_records.format, Role::Sink, &bad_records.options, &[], findings) else { return };
+    let Some(format) = format_of(context, &path, &bad_records, findings) else { return };
     if !BAD_RECORDS.contains(&format) {
         findings.push(
             Finding::error(
@@ -43,13 +48,12 @@ fn bad_records(context: &Context<'_>, query: &QuerySpec, findings: &mut Vec<Find
                     format.as_str()
                 ),
             )
-            .found(&bad_records.format)
+            .found(bad_records.format.as_deref().unwrap_or_default())
             .allowed(BAD_RECORDS.iter().map(|format| format.as_str())),
         );
         return;
     }
-    volumes(context.job, &path, &bad_records.options, findings);
-    context.options(&path, format, Role::Sink, &bad_records.options, &[], findings);
+    options(context, &path, &bad_records, format, findings);
 }
 
 /// The formats of places for bad records.

@@ -133,31 +133,22 @@ fn standing(recovery: &Recovery, is_new: bool) -> Standing {
     }
 }
 
-/// How much of a query is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// All of it.
-    Whole,
-    /// All but the sink, whose options are not all known.
-    WithoutSink,
-}
-
 /// What the task would refuse before its first batch, as far as this machine alone can tell: nothing is written.
-/// `storage` decides what may be looked at; in a sealed one the manifest stands alone.
-pub async fn check(definition: &QueryDefinition, extent: Extent, storage: &Storage) -> Result<()> {
+/// Of its sinks only those are looked at whose options are all known. `storage` decides what may be looked at; in a sealed one
+/// the manifest stands alone.
+pub async fn check(definition: &QueryDefinition, known: &[SinkRole], storage: &Storage) -> Result<()> {
     let compiled = prepare(definition, storage).await?.compiled;
     let expressions = SqlExpressions::shared(&definition.sql_conf);
-    if extent == Extent::Whole {
-        let schema = compiled.schema();
-        let settings = settings(definition, &definition.sink, &schema, storage, &expressions);
-        registry::check_sink(settings).map_err(in_sink)?;
-        registry::check_sink_table(settings).await.map_err(in_sink)?;
-    }
-    if let Some(sink) = &definition.bad_records {
-        let schema = bad_records::schema();
+    let rows = (SinkRole::Rows, &definition.sink, compiled.schema());
+    let bad_records = definition.bad_records.as_ref().map(|sink| (SinkRole::BadRecords, sink, bad_records::schema()));
+    for (role, sink, schema) in std::iter::once(rows).chain(bad_records).filter(|(role, ..)| known.contains(role)) {
+        let placed = match role {
+            SinkRole::Rows => in_sink,
+            SinkRole::BadRecords => in_bad_records,
+        };
         let settings = settings(definition, sink, &schema, storage, &expressions);
-        registry::check_sink(settings).map_err(in_bad_records)?;
-        registry::check_sink_table(settings).await.map_err(in_bad_records)?;
+        registry::check_sink(settings).map_err(placed)?;
+        registry::check_sink_table(settings).await.map_err(placed)?;
     }
     // The plan that a lane makes when its first batch begins.
     let planned = async { compiled.lane()?.begin_batch(0).await };
