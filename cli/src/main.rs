@@ -11,6 +11,7 @@ mod manifests;
 mod outcome;
 mod output;
 mod parent;
+mod reading;
 mod signals;
 mod terminal;
 

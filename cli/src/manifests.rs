@@ -6,99 +6,60 @@
 //! `DIR/<name>/<key>`. Values are never printed.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use weir_core::{Error, Result};
 use weir_crds::checkpoint::namespace_of;
-use weir_crds::finding::Finding;
 use weir_crds::manifest::{self, Loaded, LoadedJob, ManifestFile, ObjectData, Problem, Triggers};
 use weir_crds::resource::OptionsFromSpec;
 use weir_crds::{StreamingJob, annotations};
 use weir_runtime::resolve::ReferenceKind;
 
-/// The files of a command line. Standard input, written `-`, is read once; the others are read whenever they are asked for.
+use crate::reading::{self, Unread};
+
+/// The files of a command line. What can be read but once, standard input and pipes, is kept; the others are read whenever they are asked for.
 #[derive(Clone, Debug)]
 pub struct Files {
     paths: Vec<PathBuf>,
-    stdin: Option<Vec<u8>>,
+    kept: BTreeMap<PathBuf, Result<Vec<u8>, Unread>>,
 }
 
-/// Why a file has no text.
-#[derive(Debug)]
-pub enum Unread {
-    /// It cannot be read.
-    Io(io::Error),
-    /// Its bytes are no text.
-    NotUtf8(NotUtf8),
-}
+/// Name and text of each file.
+pub type Texts = Vec<(String, Result<String, Unread>)>;
 
-/// The first byte of a file that is no UTF-8.
-#[derive(Debug, PartialEq, Eq)]
-pub struct NotUtf8 {
-    /// The whole file, with marks in place of what is no text.
-    pub lossy: String,
-    /// Bytes before it.
-    offset: usize,
-    byte: u8,
-    line: usize,
-    column: usize,
-}
-
-impl NotUtf8 {
-    fn of(bytes: &[u8], valid: usize) -> Self {
-        let before = String::from_utf8_lossy(&bytes[..valid]);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        let byte = bytes.get(valid).copied().unwrap_or_default();
-        Self { lossy: String::from_utf8_lossy(bytes).into_owned(), offset: valid, byte, line, column }
-    }
-}
-
-fn text(bytes: Vec<u8>) -> Result<String, Unread> {
-    String::from_utf8(bytes).map_err(|error| Unread::NotUtf8(NotUtf8::of(error.as_bytes(), error.utf8_error().valid_up_to())))
-}
-
-impl Unread {
-    /// What is wrong with the file, and where in it.
-    fn problem(&self, file: String) -> Problem {
-        let (line, column, message, remedy) = match self {
-            Self::Io(error) => (1, 1, format!("the file cannot be read: {error}"), "give the path of a manifest that is there"),
-            Self::NotUtf8(at) => (
-                at.line,
-                at.column,
-                format!("the file is not UTF-8: the byte 0x{:02x} after {} bytes is no part of a character", at.byte, at.offset),
-                "save the file as UTF-8; a text in Latin-1 is converted by `iconv -f LATIN1 -t UTF-8`",
-            ),
-        };
-        Problem { file, line, column, finding: Finding::error("file", "", message).remedy(remedy) }
-    }
-}
+/// How standard input is written.
+const STDIN: &str = "-";
 
 impl Files {
-    /// Reads standard input if it is among the files.
-    pub fn open(paths: &[PathBuf]) -> Result<Self> {
-        let mut stdin = None;
-        if paths.iter().any(|path| path == Path::new("-")) {
-            let mut bytes = Vec::new();
-            let read = io::stdin().read_to_end(&mut bytes);
-            read.map_err(|e| Error::retryable("STDIN_NOT_READ", "standard input cannot be read").with_source(e))?;
-            stdin = Some(bytes);
-        }
-        Ok(Self { paths: paths.to_vec(), stdin })
+    /// Reads what can be read but once.
+    pub fn open(paths: &[PathBuf]) -> Self {
+        let once = |path: &PathBuf| {
+            let read = match path.to_str() {
+                Some(STDIN) => reading::stream(io::stdin().lock()),
+                _ if reading::is_stream(path) => fs::File::open(path).map_err(Unread::from).and_then(reading::stream),
+                _ => return None,
+            };
+            Some((path.clone(), read))
+        };
+        Self { paths: paths.to_vec(), kept: paths.iter().filter_map(once).collect() }
     }
 
-    /// What standard input had, nothing if it is not among the files.
-    pub fn stdin(&self) -> &[u8] {
-        self.stdin.as_deref().unwrap_or_default()
+    /// The same for a process of its own: its paths, and what it is to read from standard input.
+    pub fn for_another(&self) -> (Vec<PathBuf>, Vec<u8>) {
+        let mut paths: Vec<PathBuf> = self.paths.iter().filter(|path| !self.kept.contains_key(*path)).cloned().collect();
+        if !self.kept.is_empty() {
+            paths.push(STDIN.into());
+        }
+        let kept: Vec<&[u8]> = self.kept.values().filter_map(|read| read.as_deref().ok()).collect();
+        (paths, kept.join("\n---\n".as_bytes()))
     }
 
     /// Name and text of each.
-    pub fn read(&self) -> Vec<(String, Result<String, Unread>)> {
-        let read = |path: &PathBuf| match &self.stdin {
-            Some(bytes) if path == Path::new("-") => text(bytes.clone()),
-            _ => fs::read(path).map_err(Unread::Io).and_then(text),
+    pub fn read(&self) -> Texts {
+        let read = |path: &PathBuf| match self.kept.get(path) {
+            Some(kept) => kept.clone().and_then(reading::text),
+            None => reading::file(path),
         };
         self.paths.iter().map(|path| (path.display().to_string(), read(path))).collect()
     }
@@ -113,17 +74,16 @@ pub struct Manifests {
 impl Manifests {
     /// Loads files; any problem is an error of class Config with all of them in it.
     pub fn load(paths: &[PathBuf], parameters: &[(String, String)], triggers: Triggers) -> Result<Self> {
-        let files = Files { paths: paths.to_vec(), stdin: None };
-        let (manifests, problems) = Self::read(&files, parameters, triggers);
+        let (manifests, problems) = Self::of(Files::open(paths).read(), parameters, triggers);
         let errors: Vec<String> = problems.iter().filter(|p| p.is_error()).map(Problem::to_string).collect();
         if errors.is_empty() { Ok(manifests) } else { Err(Error::config("MANIFEST_INVALID", errors.join("\n"))) }
     }
 
-    /// Loads files and says all that is wrong with them.
-    pub fn read(files: &Files, parameters: &[(String, String)], triggers: Triggers) -> (Self, Vec<Problem>) {
+    /// Loads the texts of files and says all that is wrong with them.
+    pub fn of(files: Texts, parameters: &[(String, String)], triggers: Triggers) -> (Self, Vec<Problem>) {
         let mut texts = Vec::new();
         let mut problems = Vec::new();
-        for (name, text) in files.read() {
+        for (name, text) in files {
             match text {
                 Ok(text) => texts.push(ManifestFile { name, text }),
                 Err(unread) => problems.push(unread.problem(name)),
@@ -207,7 +167,7 @@ impl Manifests {
             let key = entry.file_name().to_string_lossy().into_owned();
             // Mounted volumes hold `..data` links beside the keys.
             if !key.starts_with("..") && entry.path().is_file() {
-                let text = fs::read_to_string(entry.path()).map_err(failed)?;
+                let text = reading::file(&entry.path()).map_err(|unread| failed(io::Error::other(unread.words().0)))?;
                 values.insert(key, text.trim_end_matches('\n').to_owned());
             }
         }
@@ -239,15 +199,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_text_is_told_where_it_is_not() {
-        let Unread::NotUtf8(found) = text(b"a: 1\n# gr\xc3\xbc\xdfe\n".to_vec()).unwrap_err() else { panic!("it was read") };
-        assert_eq!((found.offset, found.byte, found.line, found.column), (11, 0xdf, 2, 6));
-        assert_eq!(found.lossy, "a: 1\n# gr\u{fc}\u{fffd}e\n");
-        let problem = Unread::NotUtf8(found).problem("job.yaml".to_owned());
-        assert_eq!((problem.line, problem.column), (2, 6));
-        let words = problem.to_string();
-        assert!(words.starts_with("job.yaml:2:6") && words.contains("0xdf after 11 bytes") && words.contains("UTF-8"), "{words}");
-        assert_eq!(text(b"a: 1".to_vec()).unwrap(), "a: 1");
-        assert_eq!(NotUtf8::of(b"\xff", 0).column, 1);
+    fn what_can_be_read_but_once_is_kept_and_handed_on() {
+        let mut files = Files::open(&["a.yaml".into(), "/dev/null".into()]);
+        assert_eq!(files.for_another(), (vec!["a.yaml".into(), "-".into()], vec![]));
+        files.kept.insert("/dev/null".into(), Ok(b"a: 1".to_vec()));
+        files.paths.push("/dev/fd/9".into());
+        files.kept.insert("/dev/fd/9".into(), Ok(b"b: 2".to_vec()));
+        assert_eq!(files.for_another(), (vec!["a.yaml".into(), "-".into()], b"b: 2\n---\na: 1".to_vec()));
+        let texts = files.read();
+        assert_eq!(texts[1], ("/dev/null".to_owned(), Ok("a: 1".to_owned())));
+        assert!(texts[0].1.is_err() && Files::open(&["a.yaml".into()]).for_another().1.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
 use chrono::{DateTime, Utc};
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 use weir_testkit::process::{Guarded, is_alive, kill_by_id};
 use weir_testkit::wait::eventually;
@@ -187,7 +187,16 @@ fn runner_edits_disrupt_what_the_field_table_says() {
         eventually("the edit is refused", DEADLINE, || place.status("two").map(|s| accepted(&s)).filter(|c| c["status"] == "False"))
             .unwrap();
     assert!(refusal["message"].as_str().unwrap().contains("UNRESOLVED_COLUMN"), "{refusal}");
-    assert_eq!(task(&place, "steady").unwrap()["pod"], changed["pod"]);
+    // What is no file keeps nobody waiting, and a file that is half written is no edit.
+    let path = place.path().join("job.yaml");
+    std::fs::remove_file(&path).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    runner.stderr.wait_for("the pipe is told", DEADLINE, |line| line.contains("job.yaml: the path leads to a pipe")).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    place.write("job.yaml", manifest.split_once("  - name: flaky").unwrap().0);
+    place.write("job.yaml", &manifest.replace("taskRetry:", "stopTimeout: 40s\n  taskRetry:"));
+    eventually("the jobs hear of the next edit", DEADLINE, || accepted(&place.status("two")?)["status"].eq("True").then_some(())).unwrap();
+    assert_eq!(task(&place, "flaky").unwrap()["pod"], flaky["pod"]);
     stop(&runner);
 }
 

@@ -29,7 +29,7 @@ use weir_supervisor::schedule::Schedule;
 
 use crate::arguments::{CheckArguments, CheckOutput, triggers};
 use crate::commands::task::runtime;
-use crate::manifests::{Files, Manifests};
+use crate::manifests::{Files, Manifests, Texts};
 use crate::outcome::{Code, Ended};
 use crate::output;
 
@@ -69,13 +69,13 @@ pub fn run(arguments: &CheckArguments) -> Ended {
         crate::parent::die_with(parent)?;
     }
     let sight = if arguments.sealed { Sight::Sealed } else { Sight::Open };
-    let files = Files::open(&arguments.files)?;
+    let files = Files::open(&arguments.files);
     if arguments.for_run {
         let triggers = triggers(arguments.available_now);
-        runtime()?.block_on(accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref(), triggers))?;
+        runtime()?.block_on(accepted(files.read(), &arguments.parameters, arguments.secrets_dir.as_deref(), triggers))?;
         return Ok(Code::DONE);
     }
-    let (manifests, mut problems) = Manifests::read(&files, &arguments.parameters, Triggers::AsWritten);
+    let (manifests, mut problems) = Manifests::of(files.read(), &arguments.parameters, Triggers::AsWritten);
     problems.extend(runtime()?.block_on(check_jobs(&manifests, References::MayBeElsewhere, sight)));
     match arguments.output {
         CheckOutput::Json => {
@@ -94,8 +94,8 @@ pub fn run(arguments: &CheckArguments) -> Ended {
 }
 
 /// The manifests when they pass the check, their warnings printed on stderr; otherwise one error with all problems.
-pub async fn accepted(files: &Files, parameters: &[(String, String)], secrets_dir: Option<&Path>, triggers: Triggers) -> Result<Manifests> {
-    let (manifests, mut problems) = Manifests::read(files, parameters, triggers);
+pub async fn accepted(texts: Texts, parameters: &[(String, String)], secrets_dir: Option<&Path>, triggers: Triggers) -> Result<Manifests> {
+    let (manifests, mut problems) = Manifests::of(texts, parameters, triggers);
     problems.extend(check_jobs(&manifests, References::AllHere(secrets_dir), Sight::Open).await);
     let (errors, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::is_error);
     if !errors.is_empty() {
@@ -322,7 +322,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, text).unwrap();
-        let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[], Triggers::AsWritten);
+        let (manifests, mut problems) = Manifests::of(Files::open(&[file]).read(), &[], Triggers::AsWritten);
         problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, references, sight)));
         let line = |problem: &Problem| {
             let severity = if problem.is_error() { "error" } else { "warning" };
@@ -541,7 +541,7 @@ spec:
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, text).unwrap();
-        let (manifests, mut problems) = Manifests::read(&Files::open(&[file]).unwrap(), &[], Triggers::AsWritten);
+        let (manifests, mut problems) = Manifests::of(Files::open(&[file]).read(), &[], Triggers::AsWritten);
         problems.extend(runtime().unwrap().block_on(check_jobs(&manifests, References::MayBeElsewhere, Sight::Open)));
         let found = problems.iter().map(|problem| {
             let line = text.lines().nth(problem.line - 1).unwrap_or_default();

@@ -19,19 +19,16 @@ use weir_supervisor::{ExitClass, Lifetime};
 
 use crate::arguments::{RunArguments, triggers};
 use crate::commands::check;
-use crate::local::checking::Checker;
 use crate::local::display::{Display, JobName};
 use crate::local::edit::Refused;
 use crate::local::folder;
 use crate::local::job::{LocalJob, Setting, Wish};
 use crate::local::state::StateDir;
-use crate::manifests::{Files, Manifests, Unread};
+use crate::local::watching;
+use crate::manifests::{Files, Manifests};
 use crate::outcome::{Code, Ended};
 use crate::output;
 use crate::signals::Signals;
-
-/// How often the manifests are looked at for changes.
-const WATCH_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub fn run(arguments: RunArguments) -> Ended {
@@ -48,9 +45,10 @@ pub fn run(arguments: RunArguments) -> Ended {
 }
 
 async fn run_all(arguments: RunArguments) -> Ended {
-    let files = Files::open(&arguments.files)?;
+    let files = Files::open(&arguments.files);
+    let texts = files.read();
     let manifests =
-        check::accepted(&files, &arguments.parameters, arguments.secrets_dir.as_deref(), triggers(arguments.available_now)).await?;
+        check::accepted(texts.clone(), &arguments.parameters, arguments.secrets_dir.as_deref(), triggers(arguments.available_now)).await?;
     let mut signals = Signals::listen()?;
     let display = Arc::new(Display::new(arguments.progress));
     let (shutdown, shutdown_seen) = watch::channel(Shutdown::None);
@@ -77,7 +75,7 @@ async fn run_all(arguments: RunArguments) -> Ended {
             "the files hold no StreamingJob, so there is nothing to run; add a document of `kind: StreamingJob`",
         ));
     }
-    let mut watcher = tokio::task::spawn_local(watch_files(arguments.clone(), files, wishes));
+    let mut watcher = tokio::task::spawn_local(watching::watch(arguments.clone(), files, texts, wishes));
     let mut is_watched = true;
     let mut ends = Vec::new();
     let mut interrupts = 0;
@@ -245,129 +243,6 @@ fn state_root(arguments: &RunArguments) -> Result<PathBuf> {
     std::path::absolute(&root).map_err(|e| Error::retryable("STATE_DIRECTORY", "could not resolve the state directory").with_source(e))
 }
 
-type JobKey = (String, String);
-
-/// Looks for changed manifests and tells the jobs.
-async fn watch_files(arguments: RunArguments, files: Files, wishes: Vec<(JobKey, watch::Sender<Wish>)>) {
-    let mut seen = Seen::default();
-    seen.look(texts(&files));
-    let checker = Checker::new(&arguments);
-    loop {
-        tokio::time::sleep(WATCH_EVERY).await;
-        match seen.look(texts(&files)) {
-            Sight::Same => continue,
-            Sight::Gone(names) => {
-                tracing::warn!("{names} cannot be read any more; what was accepted of it goes on until it is stopped");
-                continue;
-            }
-            Sight::Back => {
-                tracing::info!("the manifest is there again as it was; nothing changes");
-                continue;
-            }
-            Sight::Changed => {}
-        }
-        match checker.check(&files).await {
-            Ok(()) => {
-                let (manifests, _) = Manifests::read(&files, &arguments.parameters, triggers(arguments.available_now));
-                if !seen.is_still(&texts(&files)) {
-                    // Written anew since; the next look has it.
-                    continue;
-                }
-                let document = manifests.document();
-                for ((namespace, name), wish) in &wishes {
-                    match manifests.job(namespace, name) {
-                        Ok(job) => wish.send_modify(|wish| {
-                            let written = wish.written + 1;
-                            *wish = Wish { job: job.clone(), document: document.clone(), refusal: None, written };
-                        }),
-                        Err(error) => {
-                            tracing::error!(job = name, "the changed manifest was refused; the last good one goes on\n{error}");
-                            refuse(wish, error.to_string());
-                        }
-                    }
-                }
-                for job in manifests.jobs() {
-                    let key = (namespace_of(job).to_owned(), job.metadata.name.clone().unwrap_or_default());
-                    if !wishes.iter().any(|(known, _)| *known == key) {
-                        tracing::warn!(
-                            job = key.1,
-                            "the manifest has a new job, which this runner does not run; stop it and start it again"
-                        );
-                    }
-                }
-            }
-            Err(error) => {
-                tracing::error!("the changed manifest was refused; the last good one goes on\n{error}");
-                for (_, wish) in &wishes {
-                    refuse(wish, error.to_string());
-                }
-            }
-        }
-    }
-}
-
-fn refuse(wish: &watch::Sender<Wish>, message: String) {
-    wish.send_modify(|wish| {
-        wish.refusal = Some(message);
-        wish.written += 1;
-    });
-}
-
-/// What is no text any more has changed, and is refused like any other edit.
-fn texts(files: &Files) -> Vec<(String, Option<String>)> {
-    let text = |read: Result<String, Unread>| match read {
-        Ok(text) => Some(text),
-        Err(Unread::NotUtf8(found)) => Some(found.lossy),
-        Err(Unread::Io(_)) => None,
-    };
-    files.read().into_iter().map(|(name, read)| (name, text(read))).collect()
-}
-
-/// What a look at the files shows.
-#[derive(Debug, PartialEq, Eq)]
-enum Sight {
-    /// Nothing new.
-    Same,
-    /// These are missing for a while.
-    Gone(String),
-    /// What was missing is there again and says the same.
-    Back,
-    /// New texts.
-    Changed,
-}
-
-/// The files as they were last seen whole.
-#[derive(Debug, Default)]
-struct Seen {
-    texts: Vec<String>,
-    missed: u32,
-}
-
-impl Seen {
-    /// Looks at which a file may be missing because it is being replaced.
-    const PATIENCE: u32 = 4;
-
-    /// Whether the files are as they were last seen.
-    fn is_still(&self, now: &[(String, Option<String>)]) -> bool {
-        now.iter().map(|(_, text)| text.as_ref()).eq(self.texts.iter().map(Some))
-    }
-
-    fn look(&mut self, now: Vec<(String, Option<String>)>) -> Sight {
-        let missing: Vec<&str> = now.iter().filter(|(_, text)| text.is_none()).map(|(name, _)| name.as_str()).collect();
-        if !missing.is_empty() {
-            self.missed = self.missed.saturating_add(1);
-            return if self.missed == Self::PATIENCE { Sight::Gone(missing.join(", ")) } else { Sight::Same };
-        }
-        let was_gone = std::mem::take(&mut self.missed) >= Self::PATIENCE;
-        let texts: Vec<String> = now.into_iter().filter_map(|(_, text)| text).collect();
-        if texts == self.texts {
-            return if was_gone { Sight::Back } else { Sight::Same };
-        }
-        self.texts = texts;
-        Sight::Changed
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,17 +266,5 @@ mod tests {
         let words = words.unwrap_or_default();
         assert!(words.contains("job j") && words.contains("generation, 3,") && words.ends_with("the checkpoint may not move"), "{words}");
         assert!(end(ExitClass::Retryable, None).refusal().is_none());
-    }
-
-    #[test]
-    fn a_file_that_goes_is_told_once_and_one_that_is_replaced_is_not() {
-        let mut seen = Seen::default();
-        let mut look = |text: Option<&str>| seen.look(vec![("job.yaml".to_owned(), text.map(str::to_owned))]);
-        assert_eq!((look(Some("a")), look(Some("a"))), (Sight::Changed, Sight::Same));
-        assert_eq!((look(None), look(Some("b")), look(None), look(Some("b"))), (Sight::Same, Sight::Changed, Sight::Same, Sight::Same));
-        let gone = [0; 6].map(|_| look(None));
-        let told = Sight::Gone("job.yaml".to_owned());
-        assert_eq!(gone, [Sight::Same, Sight::Same, Sight::Same, told, Sight::Same, Sight::Same]);
-        assert_eq!((look(Some("b")), look(Some("b")), look(Some("c"))), (Sight::Back, Sight::Same, Sight::Changed));
     }
 }

@@ -32,7 +32,6 @@ const SAID: usize = 500;
 pub struct Checker {
     program: PathBuf,
     arguments: Vec<String>,
-    paths: Vec<PathBuf>,
     memory: u64,
     time: Duration,
 }
@@ -51,16 +50,17 @@ impl Checker {
             arguments.push("--available-now".to_owned());
         }
         // This very program, also where its file has been replaced.
-        Self { program: "/proc/self/exe".into(), arguments, paths: run.files.clone(), memory: MEMORY, time: TIME }
+        Self { program: "/proc/self/exe".into(), arguments, memory: MEMORY, time: TIME }
     }
 
     /// Passes the manifests or says why not. Warnings are printed.
     pub async fn check(&self, files: &Files) -> Result<()> {
         let not_run = |e| Error::retryable("CHECK_NOT_RUN", "the manifest could not be checked; save it again").with_source(e);
+        let (paths, kept) = files.for_another();
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .arg("--")
-            .args(&self.paths)
+            .args(paths)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -77,7 +77,7 @@ impl Checker {
         let ended = async {
             if let Some(mut pipe) = stdin.take() {
                 // A child that does not read has its reasons, which it tells by its end.
-                let _ = pipe.write_all(files.stdin()).await;
+                let _ = pipe.write_all(&kept).await;
             }
             child.wait_with_output().await
         };
@@ -124,8 +124,8 @@ mod tests {
     async fn said(script: &str) -> Result<()> {
         let program = PathBuf::from("/bin/sh");
         let arguments = vec!["-c".to_owned(), script.to_owned()];
-        let checker = Checker { program, arguments, paths: vec![], memory: MEMORY, time: Duration::from_millis(500) };
-        checker.check(&Files::open(&[]).unwrap()).await
+        let checker = Checker { program, arguments, memory: MEMORY, time: Duration::from_millis(500) };
+        checker.check(&Files::open(&[])).await
     }
 
     #[tokio::test]

@@ -2,8 +2,8 @@
 //!
 //! `state` is the folder that outlives the runner, `child` is one running task,
 //! `look` fills the supervisor's view of the children, `job` is the loop of one
-//! job, `writing` what becomes of one whose state cannot be written, `checking` judges an edit beside them, `display` shows
-//! it all. What is decided is decided by `weir_supervisor::decide` alone.
+//! job, `writing` what becomes of one whose state cannot be written, `watching` sees edits,
+//! `checking` judges them beside the jobs, `display` shows it all. What is decided is decided by `weir_supervisor::decide` alone.
 
 pub mod checking;
 pub mod child;
@@ -13,4 +13,5 @@ pub mod folder;
 pub mod job;
 pub mod look;
 pub mod state;
+pub mod watching;
 pub mod writing;

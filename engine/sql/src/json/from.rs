@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::Result;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::Result as DfResult;
 use parking_lot::Mutex;
 use weir_core::Error;
-use weir_decode::{CsvDecoder, CsvOptions, JsonDecoder, JsonOptions, Origin, ParseMode};
+use weir_decode::{CsvDecoder, CsvOptions, DecodeError, JsonDecoder, JsonOptions, Origin, ParseMode};
 
 use super::{borrowed, options};
 use crate::ddl::parse_ddl_type;
@@ -69,10 +69,11 @@ fn json(args: Vec<DataType>, data_type: DataType, options: JsonOptions) -> Resul
     let first = JsonDecoder::of_type(&data_type, options.clone()).map_err(|e| planning(&e))?;
     let may_fail = options.mode == ParseMode::FailFast;
     let pool = Mutex::new(vec![first]);
-    let (kind, judging) = (data_type.clone(), options.clone());
+    let kind = data_type.clone();
+    let judging = JsonOptions { mode: ParseMode::DropMalformed, ..options.clone() };
     let malformed = Malformed::default();
     let counter = malformed.clone();
-    let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
+    let kernel = move |rows: Rows<'_>| -> DfResult<ArrayRef> {
         let texts = strings(&rows, 0)?;
         let kept = pool.lock().pop();
         let mut decoder = match kept {
@@ -92,37 +93,49 @@ fn json(args: Vec<DataType>, data_type: DataType, options: JsonOptions) -> Resul
     let mut planned = Planned::new(args, data_type.clone(), kernel);
     planned.may_fail = may_fail;
     planned.malformed = Some(malformed);
-    planned.misfit = (!may_fail).then(|| json_misfit(data_type, judging));
+    planned.misfit = (!may_fail).then(|| misfit(move || JsonDecoder::of_type(&data_type, judging.clone())));
     Ok(planned)
 }
 
-/// Why each text does not fit: what DROPMALFORMED would leave it out for.
-fn json_misfit(kind: DataType, options: JsonOptions) -> Kernel {
-    let options = JsonOptions { mode: ParseMode::DropMalformed, ..options };
-    Arc::new(move |rows: Rows<'_>| {
-        let texts = strings(&rows, 0)?;
-        let mut decoder = JsonDecoder::of_type(&kind, options.clone()).map_err(|e| running(&e))?;
-        each_text(texts.len(), |row| {
-            if texts.is_null(row) {
-                return Ok(None);
-            }
-            decoder.push_str(texts.value(row)).map_err(|e| running(&e))?;
-            Ok(decoder.take_dropped().map(str::to_owned))
-        })
-    })
+/// A decoder in the mode that leaves out what does not fit.
+trait Judge: Sized {
+    /// Takes a text.
+    fn take(&mut self, text: &str) -> Result<(), DecodeError>;
+    /// Why the last text was left out, if it was.
+    fn left_out(&mut self) -> Option<&'static str>;
 }
 
-fn csv_misfit(schema: SchemaRef, options: CsvOptions) -> Kernel {
-    let options = CsvOptions { mode: ParseMode::DropMalformed, ..options };
+impl Judge for JsonDecoder {
+    fn take(&mut self, text: &str) -> Result<(), DecodeError> {
+        self.push_str(text)
+    }
+
+    fn left_out(&mut self) -> Option<&'static str> {
+        self.take_dropped()
+    }
+}
+
+impl Judge for CsvDecoder {
+    fn take(&mut self, text: &str) -> Result<(), DecodeError> {
+        self.push(text)
+    }
+
+    fn left_out(&mut self) -> Option<&'static str> {
+        self.take_dropped()
+    }
+}
+
+/// Why each text does not fit: what DROPMALFORMED would leave it out for.
+fn misfit<J: Judge>(judge: impl Fn() -> Result<J, DecodeError> + Send + Sync + 'static) -> Kernel {
     Arc::new(move |rows: Rows<'_>| {
         let texts = strings(&rows, 0)?;
-        let mut decoder = CsvDecoder::new(&schema, options.clone()).map_err(|e| running(&e))?;
+        let mut judge = judge().map_err(|e| running(&e))?;
         each_text(texts.len(), |row| {
             if texts.is_null(row) {
                 return Ok(None);
             }
-            decoder.push(texts.value(row)).map_err(|e| running(&e))?;
-            Ok(decoder.take_dropped().map(str::to_owned))
+            judge.take(texts.value(row)).map_err(|e| running(&e))?;
+            Ok(judge.left_out().map(str::to_owned))
         })
     })
 }
@@ -137,10 +150,10 @@ fn csv(args: Vec<DataType>, data_type: DataType, options: CsvOptions) -> Result<
     let schema = Arc::new(Schema::new(fields.clone()));
     let may_fail = options.mode == ParseMode::FailFast;
     CsvDecoder::new(&schema, options.clone()).map_err(|e| planning(&e))?;
-    let misfit = (!may_fail).then(|| csv_misfit(Arc::clone(&schema), options.clone()));
+    let (kind, judging) = (Arc::clone(&schema), CsvOptions { mode: ParseMode::DropMalformed, ..options.clone() });
     let malformed = Malformed::default();
     let counter = malformed.clone();
-    let kernel = move |rows: Rows<'_>| -> Result<ArrayRef> {
+    let kernel = move |rows: Rows<'_>| -> DfResult<ArrayRef> {
         let texts = strings(&rows, 0)?;
         let mut decoder = CsvDecoder::new(&schema, options.clone()).map_err(|e| running(&e))?;
         for row in 0..texts.len() {
@@ -156,7 +169,7 @@ fn csv(args: Vec<DataType>, data_type: DataType, options: CsvOptions) -> Result<
     let mut planned = Planned::new(args, data_type, kernel);
     planned.may_fail = may_fail;
     planned.malformed = Some(malformed);
-    planned.misfit = misfit;
+    planned.misfit = (!may_fail).then(|| misfit(move || CsvDecoder::new(&kind, judging.clone())));
     Ok(planned)
 }
 
