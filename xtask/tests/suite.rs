@@ -1,8 +1,9 @@
 //! What `xtask suite` reads of cargo's messages, and that the result of each binary counts.
 
 use std::path::Path;
+use std::time::Duration;
 
-use xtask::suite::{Binary, binaries, run};
+use xtask::suite::{Binary, Run, binaries, run, table};
 
 const MESSAGES: &str = r#"
    Compiling noise v0.1.0
@@ -41,4 +42,15 @@ fn one_failure_among_many_is_a_failure_and_the_rest_is_still_run() {
 #[test]
 fn a_binary_that_does_not_start_is_an_error() {
     assert!(run(vec![binary("/nowhere/test")], 2, &[]).is_err());
+}
+
+#[test]
+fn what_costs_most_is_told_first_and_what_costs_little_is_not() {
+    let took = |title: &str, clock, processors| {
+        let [clock, processors] = [clock, processors].map(Duration::from_millis);
+        Run { title: title.to_owned(), is_good: true, clock, processors }
+    };
+    let runs = [took("kit kafka", 9000, 1500), took("core sums", 50, 900), took("connect delta", 153_000, 130_900)];
+    assert_eq!(table(&runs), "\n    clock  processors\n    153 s     130 s  connect delta\n      9 s       1 s  kit kafka\n\n");
+    assert_eq!(table(&runs[1..2]), "");
 }
