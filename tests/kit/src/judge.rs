@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -18,10 +18,12 @@ use crate::{scratch, setup};
 
 const START: Duration = Duration::from_secs(180);
 const ANSWER: Duration = Duration::from_secs(300);
+const END: Duration = Duration::from_secs(10);
 
 /// A running PySpark process.
 pub struct Judge {
     process: Mutex<Guarded>,
+    id: u32,
     /// `4.2.0`.
     pub spark_version: String,
     _folder: tempfile::TempDir,
@@ -196,7 +198,7 @@ impl Judge {
         let hello = hello.inspect_err(|_| scratch::keep_log("judge", &process.output.lines()))?;
         let hello: Value = serde_json::from_str(&hello).context("the judge's first line is no JSON")?;
         let spark_version = hello["version"].as_str().unwrap_or_default().to_owned();
-        Ok(Judge { process: Mutex::new(process), spark_version, _folder: folder })
+        Ok(Judge { id: process.id(), process: Mutex::new(process), spark_version, _folder: folder })
     }
 
     /// The one judge of this test binary, started by the first test that asks.
@@ -204,13 +206,30 @@ impl Judge {
         static SHARED: OnceLock<Result<Judge, String>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| {
             let judge = Judge::start().map_err(|error| format!("{error:#}"))?;
-            let pid = judge.process.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).id();
-            scratch::at_exit(move || {
-                let _ = crate::process::kill_group_by_id(pid);
+            scratch::at_exit(|| {
+                if let Some(Ok(judge)) = SHARED.get() {
+                    judge.end();
+                }
             });
             Ok(judge)
         });
         shared.as_ref().unwrap_or_else(|error| panic!("the shared judge did not start: {error}"))
+    }
+
+    /// Ends Spark and waits for it, so that what it took counts as taken by this process; kills it where a test holds it.
+    fn end(&self) {
+        let process = match self.process.try_lock() {
+            Ok(process) => Some(process),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let has_ended = process.is_some_and(|mut process| {
+            process.close_stdin();
+            process.wait(END).is_ok()
+        });
+        if !has_ended {
+            let _ = crate::process::kill_group_by_id(self.id);
+        }
     }
 
     /// All rows of a table or a folder of files.
