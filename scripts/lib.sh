@@ -37,6 +37,17 @@ cached() {
     exec 9>&-
 }
 
+# provide NAME BUILD_FUNCTION: what every set-up script ends with: the cached folder, made if need be, as its last line.
+provide() {
+    cached "$1" "$2"
+    echo "$CACHE/$1"
+}
+
+# instead FOLDER: where the user has a folder of his own, it is the answer and nothing is set up.
+instead() {
+    [ -z "$1" ] || { echo "$1"; exit 0; }
+}
+
 # Downloads over a registry fail now and then; three tries with growing pauses.
 retried() {
     local try
@@ -57,6 +68,9 @@ copy_jars() {
     retried mvn -B -q -ntp -Dstyle.color=never -f "$project/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$2" -DincludeScope=runtime >&2 || { rm -rf "$project"; return 1; }
     rm -rf "$project"
 }
+
+# version_of NAME POM: what a Maven project calls `<NAME.version>`.
+version_of() { sed -n "s:.*<$1\.version>\(.*\)</$1\.version>.*:\1:p" "$2"; }
 
 # version_in MODULE PACKAGE: the version that a Go module of scripts/ requires.
 version_in() { sed -n "s:^require $2 v::p" "$REPOSITORY/scripts/$1/go.mod"; }

@@ -4,7 +4,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 POM="$REPOSITORY/scripts/judge/pom.xml"
-PYSPARK="$(sed -n 's:.*<spark.version>\(.*\)</spark.version>.*:\1:p' "$POM")"
+PYSPARK="$(version_of spark "$POM")"
 NAME="judge-$PYSPARK-$(stamp_of "$POM")"
 
 build() {
@@ -16,5 +16,4 @@ build() {
     retried python3 -m pip install --quiet --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --target "$1/python" "pyspark==$PYSPARK" >&2
 }
 
-cached "$NAME" build
-echo "$CACHE/$NAME"
+provide "$NAME" build

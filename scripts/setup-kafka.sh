@@ -3,13 +3,10 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-if [ -n "${WEIR_KAFKA_LIBS:-}" ]; then
-    echo "$WEIR_KAFKA_LIBS"
-    exit 0
-fi
+instead "${WEIR_KAFKA_LIBS:-}"
 
 POM="$REPOSITORY/scripts/kafka/pom.xml"
-VERSION="$(sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' "$POM")"
+VERSION="$(version_of kafka "$POM")"
 NAME="kafka-$VERSION-$(stamp_of "$POM")"
 
 build() {
@@ -18,5 +15,4 @@ build() {
     ls "$1"/kafka_2.13-*.jar >/dev/null
 }
 
-cached "$NAME" build
-echo "$CACHE/$NAME"
+provide "$NAME" build

@@ -66,9 +66,7 @@ holds_all() { # FOLDER
 }
 
 if [ -n "${KUBEBUILDER_ASSETS:-}" ] && holds_all "$KUBEBUILDER_ASSETS"; then
-    echo "$KUBEBUILDER_ASSETS"
-    exit 0
+    instead "$KUBEBUILDER_ASSETS"
 fi
 
-cached "$NAME" build
-echo "$CACHE/$NAME"
+provide "$NAME" build

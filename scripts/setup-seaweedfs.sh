@@ -4,10 +4,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-if [ -n "${WEIR_SEAWEEDFS:-}" ]; then
-    echo "$WEIR_SEAWEEDFS"
-    exit 0
-fi
+instead "${WEIR_SEAWEEDFS:-}"
 
 VERSION="$(version_in seaweedfs github.com/seaweedfs/seaweedfs)"
 NAME="seaweedfs-$VERSION-$(stamp_of "$REPOSITORY"/scripts/seaweedfs/go.{mod,sum})"
@@ -19,5 +16,4 @@ build() {
     "$1/weed" version >&2
 }
 
-cached "$NAME" build
-echo "$CACHE/$NAME"
+provide "$NAME" build

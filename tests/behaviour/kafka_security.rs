@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use weir_testkit::kafka::{Broker, CONNECTION_STRING, numbered_messages};
 
+use crate::jobs::{AVAILABLE_NOW, Query, job_without_retries};
 use crate::support::{Ended, Place, rows_by_batch};
 
 /// The manifest as it is written for an event hub; host, topic and secret are the only parts that are ours.
@@ -22,19 +23,8 @@ fn manifest(topic: &str, password: &str) -> String {
             "kafka.ssl.truststore.certificates": secured.authority.pem().unwrap(),
         },
     });
-    format!(
-        r"apiVersion: weir.dev/v1alpha1
-kind: StreamingJob
-metadata: {{name: job}}
-spec:
-  trigger: {{continuous: {{}}}}
-  taskRetry: {{maxRetries: 0}}
-  tasks:
-  - name: task
-    queries:
-    - name: query
-      sources:
-      - name: readings
+    let source = format!(
+        r"name: readings
         format: kafka
         options:
           kafka.bootstrap.servers: {}
@@ -42,16 +32,12 @@ spec:
           kafka.sasl.mechanism: PLAIN
           subscribe: {topic}
           startingOffsets: earliest
-        optionsFrom: [{{secretRef: {{name: eventhub}}}}]
-      sql: SELECT CAST(value AS STRING) AS v FROM readings
-      sink: {{format: json, options: {{path: output}}}}
-      trigger: {{availableNow: {{}}}}
-      checkpointLocation: checkpoint
----
-{secret}
-",
+        optionsFrom: [{{secretRef: {{name: eventhub}}}}]",
         secured.tls()
-    )
+    );
+    let (sql, sink) = ("SELECT CAST(value AS STRING) AS v FROM readings", "{format: json, options: {path: output}}");
+    let query = Query { name: "query", sources: &[&source], sql, sink, trigger: AVAILABLE_NOW, fields: &[] };
+    format!("{}---\n{secret}\n", job_without_retries(&[query]))
 }
 
 /// Runs it with all that the log can say, and looks for the secret in everything that is left.

@@ -7,6 +7,7 @@ use weir_testkit::kafka::{Broker, Message};
 use weir_testkit::length::Length;
 use weir_testkit::process::run;
 
+use crate::jobs::{Query, job_without_retries};
 use crate::support::{DEADLINE, Place};
 
 #[test]
@@ -20,31 +21,18 @@ fn memory_a_batch_larger_than_the_pod() {
     };
     broker.produce(&topic, (0..rows).map(message)).unwrap();
     let place = Place::new("memory");
-    let manifest = format!(
-        r#"apiVersion: weir.dev/v1alpha1
-kind: StreamingJob
-metadata: {{name: memory}}
-spec:
-  trigger: {{continuous: {{}}}}
-  taskRetry: {{maxRetries: 0}}
-  tasks:
-  - name: task
-    queries:
-    - name: query
-      sources:
-      - {{name: raw, format: kafka, options: {{kafka.bootstrap.servers: "{}", subscribe: {topic}, startingOffsets: earliest}}}}
-      sql: SELECT d.n, d.text FROM (SELECT from_json(CAST(value AS STRING), 'n BIGINT, text STRING') AS d FROM raw)
-      sink: {{format: delta, options: {{path: table}}}}
-      trigger: {{once: {{}}}}
-      checkpointLocation: checkpoint
-"#,
+    let source = format!(
+        "{{name: raw, format: kafka, options: {{kafka.bootstrap.servers: '{}', subscribe: {topic}, startingOffsets: earliest}}}}",
         broker.bootstrap_servers()
     );
-    place.write("job.yaml", &manifest);
+    let sql = "SELECT d.n, d.text FROM (SELECT from_json(CAST(value AS STRING), 'n BIGINT, text STRING') AS d FROM raw)";
+    let sink = "{format: delta, options: {path: table}}";
+    let query = Query { name: "query", sources: &[&source], sql, sink, trigger: "{once: {}}", fields: &[] };
+    place.write("job.yaml", &job_without_retries(&[query]));
     let limited = Limited::new(limit).unwrap();
     let mut command = limited.command(env!("CARGO_BIN_EXE_weir"));
     command.current_dir(place.path());
-    command.args(["task", "job.yaml", "--job", "memory", "--task", "task", "--job-uid", "uid", "--epoch", "1"]);
+    command.args(["task", "job.yaml", "--job", "job", "--task", "task", "--job-uid", "uid", "--epoch", "1"]);
     command.args(["--termination-log", &place.at("exit.json")]);
     let finished = run("weir task under a memory limit", command, DEADLINE * 10).unwrap();
     assert!(finished.status.success(), "{:?} {}", finished.status, finished.stderr);
