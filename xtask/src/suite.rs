@@ -23,12 +23,13 @@ use serde_json::Value;
 /// The harness's own variable.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// What takes long begins first, so that the last binary to end is a short one: package folder and target.
+/// What takes long and keeps the processors busy begins first, so that the last binary to end is a short one, or one that waits a lot beside
+/// others: package folder and target.
 const LONGEST_FIRST: [(&str, &str); 8] = [
     ("operator", "behaviour"),
     ("cli", "behaviour"),
-    ("connect", "kafka_golden"),
     ("connect", "delta"),
+    ("connect", "kafka_golden"),
     ("kit", "judge"),
     ("kit", "kafka"),
     ("cluster", "control_plane"),
