@@ -11,22 +11,26 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::core::Status;
 use weir_supervisor::generation::Accepted;
 use weir_supervisor::observed::Blame;
-use weir_supervisor::time::Timestamp;
+use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Action, Memory};
 
 use crate::accept::{self, Taken};
 use crate::build::{self, BuildError, PodOrder};
 use crate::cluster::{CallError, Cluster, Created, Grace};
+use crate::ended;
 use crate::job::Job;
-use crate::local::{Local, Rejection};
+use crate::local::{Local, RefusedRelease, Rejection};
 use crate::metrics::{CreateConflict, OperatorMetrics};
-use crate::names::{epoch_of_pod, generation_name, pod_name};
+use crate::names::{GATE, epoch_of_pod, generation_name, pod_name};
 use crate::poll::{LiveSettings, Poller};
 use crate::settings::Settings;
 use crate::token;
 
 /// What the kubelet waits beyond the stop timeout, so that the engine ends by itself first.
 const GRACE_BEYOND_STOP: Duration = Duration::from_secs(5);
+
+/// When a pod whose release was refused is tried again: rules change without a watch.
+const RELEASE_PAUSE: Duration = Duration::from_secs(10);
 
 /// How the API server words the refusals of rules that are not its own, whatever code they have: webhooks answer 400 where
 /// they name none, validating policies 422.
@@ -96,34 +100,59 @@ impl Applier<'_> {
             }
             Action::ReleaseTask { task, epoch } => {
                 if let Some(pod) = pod_of(subject, task, *epoch) {
-                    self.cluster.release_pod(pod).await?;
+                    self.release(pod, task, *epoch, local).await?;
                 }
             }
             Action::StopTask { task, epoch, deadline } => {
                 if let Some(pod) = pod_of(subject, task, *epoch) {
-                    self.cluster.delete_pod(pod, grace(weir_supervisor::time::elapsed(self.now, *deadline))).await?;
+                    self.remove_pod(pod, grace(elapsed(self.now, *deadline)), local).await?;
                 }
             }
             Action::KillTask { task, epoch } => {
                 // A shorter grace than the one that runs; the kubelet kills.
                 if let Some(pod) = pod_of(subject, task, *epoch).filter(|pod| pod.metadata.deletion_grace_period_seconds != Some(1)) {
-                    self.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
+                    self.remove_pod(pod, Grace::Seconds(1), local).await?;
                 }
             }
             Action::ForceRemoveTask { task, epoch } => {
                 if let Some(pod) = pod_of(subject, task, *epoch) {
-                    self.cluster.delete_pod(pod, Grace::Force).await?;
+                    self.remove_pod(pod, Grace::Force, local).await?;
                 }
             }
             Action::ClearTask { task, epoch } => {
                 local.rejections.remove(task);
                 if let Some(pod) = pod_of(subject, task, *epoch) {
-                    self.cluster.delete_pod(pod, Grace::Seconds(1)).await?;
+                    self.remove_pod(pod, Grace::Seconds(1), local).await?;
                 }
             }
             Action::ApplyLiveConfig { task, epoch, generation } => self.configure(subject, local, task, *epoch, *generation).await,
         }
         Ok(None)
+    }
+
+    /// Takes the gate from a pod. A refusal is an observation, and asked for again at a pace.
+    async fn release(&self, pod: &Pod, task: &str, epoch: u64, local: &mut Local) -> Result<(), ApplyError> {
+        let is_recent = |refused: &RefusedRelease| refused.at <= self.now && elapsed(refused.at, self.now) < RELEASE_PAUSE;
+        if local.refused_releases.get(task).is_some_and(|refused| refused.epoch == epoch && is_recent(refused)) {
+            return Ok(());
+        }
+        match self.cluster.release_pod(pod).await {
+            Ok(()) => {}
+            Err(error) => {
+                let Some(status) = error.status().filter(|_| error.is_refusal()) else { return Err(error.into()) };
+                let message = format!("the API server refuses to take the gate {GATE} from its pod: {}", status.message);
+                local.refused_releases.insert(task.to_owned(), RefusedRelease { epoch, message, at: self.now });
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a pod; its last state is remembered where it proves that nothing of it is alive, lest the next pass look before
+    /// the watch tells.
+    async fn remove_pod(&self, pod: &Pod, grace: Grace, local: &mut Local) -> Result<(), ApplyError> {
+        let shown = self.cluster.delete_pod(pod, grace).await?;
+        local.remember_ended(shown.and_then(|shown| ended::proof(&shown, self.now)).into_iter().collect());
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments)]

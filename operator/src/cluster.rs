@@ -222,7 +222,8 @@ impl Cluster {
     }
 
     /// Deletes the pod of this very UID. The only place that does. One that is gone, or has made way for another, is no error.
-    pub async fn delete_pod(&self, pod: &Pod, grace: Grace) -> Result<(), CallError> {
+    /// The answer shows the pod as it is now or was at last, unless no reader takes it.
+    pub async fn delete_pod(&self, pod: &Pod, grace: Grace) -> Result<Option<Pod>, CallError> {
         let (namespace, name) = place(&pod.metadata);
         let seconds = match grace {
             Grace::Seconds(seconds) => seconds.max(1),
@@ -230,10 +231,13 @@ impl Cluster {
         };
         let parameters = DeleteParams { grace_period_seconds: Some(seconds), ..by_uid(&pod.metadata) };
         let request = requests_for::<Pod>(&namespace).delete(&name, &parameters);
-        unless_gone(self.change(&format!("delete pod {namespace}/{name}"), self.send(request)).await)
+        let answer = self.change(&format!("delete pod {namespace}/{name}"), self.send(request)).await;
+        let shown = answer.as_ref().ok().and_then(|text| serde_json::from_str::<Slim<Pod>>(text).ok()).map(|Slim(shown)| shown);
+        unless_gone(answer)?;
+        Ok(shown.filter(|shown| shown.metadata.uid.is_some() && shown.metadata.uid == pod.metadata.uid))
     }
 
-    /// Sends a request whose answer is not read: it may show an object that no reader takes.
+    /// Sends a request whose answer need not be read: it may show an object that no reader takes.
     async fn send(&self, request: Result<http::Request<Vec<u8>>, request::Error>) -> kube::Result<String> {
         self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await
     }

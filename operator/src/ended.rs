@@ -10,7 +10,7 @@
 //! A pod that never had a node ran nowhere, by the same reasoning. The proof
 //! holds for the one epoch of that pod, for a job of that UID, and only where a
 //! fresh read finds no pod in the slot. A removal by force leaves a last state
-//! that says neither, and proves nothing.
+//! that says neither, and proves nothing. The answer to a deletion is as good as its event, and is there first.
 //!
 //! What is kept is slim and bounded; what is dropped costs a wait, never a run.
 
@@ -36,9 +36,10 @@ pub struct Ended {
 impl Ended {
     /// Keeps the last state of a pod that was removed, where it proves that nothing of the pod is alive.
     pub fn removed(&mut self, pod: &Pod, now: Timestamp) {
-        let Some(job) = controller_uid(&pod.metadata).filter(|_| proves_end(pod, now)) else { return };
+        let Some(job) = controller_uid(&pod.metadata) else { return };
+        let Some(proof) = proof(pod, now) else { return };
         self.newest += 1;
-        self.pods.entry(job.to_owned()).or_default().push((self.newest, slim(pod)));
+        self.pods.entry(job.to_owned()).or_default().push((self.newest, proof));
         self.order.push_back((self.newest, job.to_owned()));
         if self.order.len() > MOST {
             self.drop_oldest();
@@ -60,9 +61,10 @@ impl Ended {
     }
 }
 
-/// Whether the last state of a pod shows that it ended or never began.
-fn proves_end(pod: &Pod, now: Timestamp) -> bool {
-    observe::has_ended(pod, now) || observe::pod::place(pod).is_none()
+/// The last state of a pod, where it shows that it ended or never began; so does the answer to a deletion, after which no
+/// pod gets a node.
+pub fn proof(pod: &Pod, now: Timestamp) -> Option<Pod> {
+    (observe::has_ended(pod, now) || observe::pod::place(pod).is_none()).then(|| slim(pod))
 }
 
 /// As much of a pod as says whose it was and how it ended.

@@ -22,6 +22,8 @@ pub struct Local {
     pub tasks: BTreeMap<String, Asked>,
     /// By task: its newest start that was refused.
     pub rejections: BTreeMap<String, Rejection>,
+    /// By task: its newest pod whose gate the API server did not let go.
+    pub refused_releases: BTreeMap<String, RefusedRelease>,
     /// The generation for which no pod could be started because something else has the name of its ConfigMap.
     pub taken_generation: Option<i64>,
     /// Pods that were removed after their end, in their last state, until that is remembered (see `ended`).
@@ -82,6 +84,17 @@ impl Rejection {
     }
 }
 
+/// A pod whose gate could not be taken away.
+#[derive(Clone, Debug)]
+pub struct RefusedRelease {
+    /// Its epoch.
+    pub epoch: u64,
+    /// The refusal, for people.
+    pub message: String,
+    /// When it was refused.
+    pub at: Timestamp,
+}
+
 /// A task's answers.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
@@ -117,6 +130,7 @@ impl Local {
         self.orders.is_empty()
             && self.tasks.is_empty()
             && self.rejections.is_empty()
+            && self.refused_releases.is_empty()
             && self.taken_generation.is_none()
             && self.ended.is_empty()
             && self.references.is_empty()

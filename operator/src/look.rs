@@ -12,7 +12,7 @@ use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use weir_supervisor::Memory;
 use weir_supervisor::memory::{HIGHEST_CLAIM, RunMemory, TaskMemory, TaskState};
-use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StopOrder};
+use weir_supervisor::observed::{Instance, Observed, Phase, Slot, StartObstacle, StopOrder};
 use weir_supervisor::time::Timestamp;
 
 use crate::cluster::{CallError, Cluster, NodeLook};
@@ -52,12 +52,17 @@ impl Observer<'_> {
         self.ask(&pods, local).await;
         let prefix = pod_name(&job.id.name, "");
         let mut slots = BTreeMap::new();
+        local.refused_releases.retain(|task, refused| pods.get(task).and_then(epoch_of_pod) == Some(refused.epoch));
         for (task, pod) in &pods {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
             let asked = local.tasks.get(uid);
             let node = if wants_node(pod, asked) { self.node(observe::pod::place(pod)).await? } else { NodeState::NotAsked };
             let answers = asked.and_then(|asked| asked.answers.as_ref());
-            slots.insert(task.clone(), Slot::Present(Box::new(observe::instance(pod, &node, answers, self.now))));
+            let mut instance = observe::instance(pod, &node, answers, self.now);
+            if let Some(refused) = local.refused_releases.get(task).filter(|_| instance.phase.is_held_back()) {
+                instance.phase = Phase::Starting(StartObstacle::ReleaseRefused { message: refused.message.clone() });
+            }
+            slots.insert(task.clone(), Slot::Present(Box::new(instance)));
         }
         for (task, slot) in others {
             slots.entry(task).or_insert(slot);

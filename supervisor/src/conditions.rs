@@ -154,6 +154,7 @@ fn announce(kind: &str, verdict: &Verdict) -> Option<Event> {
         ("Stalled", Reason::ImagePullFailed) => EventReason::ImagePullFailed,
         ("Stalled", Reason::CreateContainerConfigError) => EventReason::CreateContainerConfigError,
         ("Stalled", Reason::Unschedulable) => EventReason::PodUnschedulable,
+        ("Stalled", Reason::ReleaseRefused) => EventReason::ReleaseRefused,
         ("Stalled", Reason::StartDeadlineExceeded) => EventReason::StartDeadlineExceeded,
         ("Stalled", Reason::SpecInvalid) => EventReason::SpecInvalid,
         ("Stalled", Reason::CheckpointIncompatible) => EventReason::CheckpointIncompatible,

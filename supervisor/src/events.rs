@@ -105,6 +105,7 @@ reasons! {
     Warning PodUnschedulable "No node takes the pod.";
     Warning PreviousRunUnconfirmed "A pod is out of reach and nothing proves that it is over; the note says what to do.";
     Warning ProgressStale "No batch was committed for `health.staleAfter` though input is there, or a task is silent.";
+    Warning ReleaseRefused "The API server refuses to take the gate `weir.dev/remembered` from a pod, so no node gets it; the note has its words.";
     Warning RunDisrupted "An attempt was ended by the cluster (eviction, a lost node, preemption); it does not count as a failure.";
     Warning RunFailed "A run failed; the note has the task, its exit, the failures in a row and the next start.";
     Warning RunForceReplaced "A pod that nothing proves to be over was given up, behind a fence or on a person's word.";

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Condition;
 use crate::exit::ExitClass;
 use crate::health::HealthMemory;
+use crate::observed::Confirmation;
 use crate::time::Timestamp;
 
 mod run;
@@ -129,6 +130,13 @@ pub struct ConfirmationMemory {
     pub text: String,
     /// The epoch that is believed to be gone; none where nothing waited for this word.
     pub epoch: Option<u64>,
+}
+
+impl ConfirmationMemory {
+    /// The epoch that was written, whether or not anything waited for it.
+    pub(crate) fn named(&self) -> Option<u64> {
+        Confirmation::read(&self.text).epoch
+    }
 }
 
 /// When and why the next run begins.

@@ -167,6 +167,11 @@ pub enum StartObstacle {
     None,
     /// It is held back until it is remembered: as long as it is, nothing of it can have run.
     Gated,
+    /// The same, and letting it go was refused; it is tried again.
+    ReleaseRefused {
+        /// The refusal, for people.
+        message: String,
+    },
     /// No node fits.
     Unschedulable {
         /// The scheduler's words.
@@ -184,11 +189,19 @@ pub enum StartObstacle {
     },
 }
 
+impl Phase {
+    /// Whether it has not been let go yet, so that nothing of it can have run.
+    pub fn is_held_back(&self) -> bool {
+        matches!(self, Phase::Starting(StartObstacle::Gated | StartObstacle::ReleaseRefused { .. }))
+    }
+}
+
 impl StartObstacle {
     /// The word of the conditions and the words for people; none while only time is lacking.
     pub fn reason(&self) -> Option<(Reason, &str)> {
         match self {
             StartObstacle::None | StartObstacle::Gated => None,
+            StartObstacle::ReleaseRefused { message } => Some((Reason::ReleaseRefused, message)),
             StartObstacle::Unschedulable { message } => Some((Reason::Unschedulable, message)),
             StartObstacle::ImagePull { message } => Some((Reason::ImagePullFailed, message)),
             StartObstacle::ContainerConfig { message } => Some((Reason::CreateContainerConfigError, message)),

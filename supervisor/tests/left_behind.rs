@@ -7,7 +7,7 @@ mod common;
 use common::{MINUTE, Stage, continuous, fences, starts};
 use proptest::prelude::*;
 use weir_crds::policy::NodeLostPolicy;
-use weir_supervisor::observed::{Confirmation, Phase};
+use weir_supervisor::observed::{Confirmation, Phase, StartObstacle};
 use weir_supervisor::{Action, Slot};
 
 fn streaming(tasks: &[&str]) -> Stage {
@@ -84,6 +84,8 @@ fn a_suspension_a_lost_order_and_a_stricter_policy_forget_nobody() {
     stage.settle();
     stage.stopped("a");
     assert!(stage.is_true("Suspended"), "what is harmless holds up no suspension");
+    let shown = stage.condition("PreviousRunTerminated");
+    assert_eq!((shown.reason.as_str(), shown.message.as_str()), ("LeftBehind", "task a, epoch 1"), "nor is it called over");
     edit(&mut stage, "f2");
     stage.desired.rules.suspend = false;
     assert!(starts(&stage.wait(MINUTE)).is_empty());
@@ -111,13 +113,58 @@ fn the_end_of_the_newest_proves_nothing_of_those_before_it() {
     vanish(&mut stage, "a");
     vanish(&mut stage, "a");
     let left = stage.memory.left_behind["a"].clone();
-    assert_eq!((left.epoch, left.with_earlier, left.place), (2, true, None));
+    assert_eq!((left.epoch, left.with_earlier, left.place.clone()), (2, true, None));
     edit(&mut stage, "f2");
     stage.settle();
     stage.stopped("a");
     stage.wait(MINUTE);
     let message = &stage.condition("Stalled").message;
-    assert!(message.contains("epoch 2") && message.contains("like earlier ones"), "{message}");
+    assert!(message.contains("every process of task a up to epoch 2 is known to be gone"), "{message}");
+    assert_eq!(stage.condition("PreviousRunTerminated").message, "task a, epoch 2 and earlier ones");
+
+    // A memory that was lost leaves one word for what all tasks may have forgotten.
+    let mut stage = streaming(&["a", "b"]);
+    stage.memory.left_behind =
+        ["a", "b"].map(|task| (task.to_owned(), weir_supervisor::memory::LeftBehind { epoch: 7, ..left.clone() })).into();
+    stage.observed.slots.clear();
+    edit(&mut stage, "f2");
+    stage.show_what_vanished();
+    stage.settle();
+    stage.wait(MINUTE);
+    assert!(
+        stage.condition("Stalled").message.contains("every process of the tasks a, b up to epoch 7"),
+        "{:?}",
+        stage.condition("Stalled")
+    );
+}
+
+#[test]
+fn one_that_was_stopped_before_it_was_let_go_is_left_behind_by_nobody() {
+    let mut stage = streaming(&["a"]);
+    stage.there("a").phase = Phase::Vanished;
+    let plan = stage.step();
+    plan.actions.iter().for_each(|action| stage.carry_out(action));
+    stage.there("a").phase = Phase::Starting(StartObstacle::Gated);
+    stage.desired.rules.suspend = true;
+    let plan = stage.step();
+    assert!(matches!(plan.actions[..], [Action::StopTask { epoch: 2, .. }]), "{:?}", plan.actions);
+    assert!(!stage.task("a").seen, "no pod of this epoch may be let go");
+    stage.observed.slots.clear();
+    stage.show_what_vanished();
+    stage.settle();
+    let left = &stage.memory.left_behind["a"];
+    assert!(stage.is_true("Suspended") && (left.epoch, left.with_earlier) == (1, false), "{left:?}");
+}
+
+#[test]
+fn a_word_for_one_that_was_left_behind_counts_beside_its_successor() {
+    let mut stage = streaming(&["a"]);
+    vanish(&mut stage, "a");
+    assert_eq!(stage.condition("PreviousRunTerminated").reason, "LeftBehind");
+    stage.observed.confirmed_terminated = Some(Confirmation::read("1"));
+    stage.settle();
+    assert!(stage.memory.left_behind.is_empty() && stage.is_true("PreviousRunTerminated"));
+    assert!(!stage.events().contains(&"ConfirmationIgnored"));
 }
 
 /// What happens next; the first number names the task.
@@ -235,8 +282,10 @@ impl Truth {
                     self.stage.observed.slots.insert(name(task).to_owned(), Slot::Absent);
                 }
             }
-            Op::Confirm(task) if self.is_vanished(name(task)) => {
-                let Some(epoch) = self.stage.observed.slot(name(task)).live().map(|own| own.epoch) else { return };
+            Op::Confirm(task) => {
+                let vanished = self.stage.observed.slot(name(task)).live().filter(|own| own.phase == Phase::Vanished).map(|own| own.epoch);
+                let behind = self.stage.memory.left_behind.get(name(task)).map(|left| left.epoch);
+                let Some(epoch) = vanished.or(behind) else { return };
                 let left = self.stage.memory.left_behind.get(name(task)).filter(|left| left.epoch == epoch);
                 let with_earlier = left.is_some_and(|left| left.with_earlier);
                 self.alive.retain(|other| other.task != name(task) || other.epoch != epoch && !(with_earlier && other.epoch < epoch));
@@ -250,7 +299,7 @@ impl Truth {
                 *policy = if waits { NodeLostPolicy::ReplaceWhenFenced } else { NodeLostPolicy::Wait };
             }
             Op::Advance(seconds) => self.stage.now = weir_supervisor::time::after(self.stage.now, common::seconds(*seconds)),
-            Op::Ready(_) | Op::Vanish(_) | Op::Fail(_) | Op::Confirm(_) => {}
+            Op::Ready(_) | Op::Vanish(_) | Op::Fail(_) => {}
         }
         self.settle();
     }

@@ -7,7 +7,8 @@ use common::{MINUTE, Stage, continuous, never, seconds, starts, stops};
 use weir_supervisor::exit::{CHECKPOINT_ADOPTED, SCHEMA_CHANGED};
 use weir_supervisor::memory::{RunResult, TaskState};
 use weir_supervisor::observed::{Blame, Exit, ExitCause, Phase, StartObstacle};
-use weir_supervisor::{ExitClass, Slot};
+use weir_supervisor::time::after;
+use weir_supervisor::{Action, ExitClass, Slot};
 
 #[test]
 fn the_first_look_begins_a_run_with_one_epoch_per_task() {
@@ -374,6 +375,34 @@ fn an_unschedulable_task_is_stalled_but_kept_and_not_counted() {
     assert_eq!(stage.task("a").failures, 0);
     stage.ready("a");
     assert!(stage.is_true("Ready"));
+}
+
+#[test]
+fn a_pod_that_is_not_let_go_is_nobodys_failure() {
+    for refused in [true, false] {
+        let mut stage = Stage::new(continuous(&["a"]));
+        stage.settle();
+        let refusal = StartObstacle::ReleaseRefused { message: "a policy says no".to_owned() };
+        let held = Phase::Starting(if refused { refusal } else { StartObstacle::Gated });
+        stage.there("a").phase = held.clone();
+        let plan = stage.step();
+        assert!(matches!(plan.actions[..], [Action::ReleaseTask { epoch: 1, .. }]), "it is tried again: {:?}", plan.actions);
+        assert_eq!(stage.is_true("Stalled"), refused, "a refusal is told at once");
+        stage.now = after(stage.now, seconds(301));
+        stage.step();
+        let stalled = stage.condition("Stalled").clone();
+        let (reason, words) = if refused { ("ReleaseRefused", "a policy says no") } else { ("StartDeadlineExceeded", "let go") };
+        assert!(stalled.reason == reason && stalled.message.contains(words), "{stalled:?}");
+        assert_eq!(stage.events().iter().filter(|event| **event == reason).count(), 1);
+        stage.now = after(stage.now, seconds(301));
+        stage.step();
+        assert_eq!((stage.there("a").phase.clone(), stage.task("a").failures, stage.memory.restarts.start_up), (held, 0, 0));
+        stage.there("a").phase = Phase::Starting(StartObstacle::None);
+        assert!(stage.wait(seconds(1)).is_empty(), "the deadline runs anew");
+        assert!(stage.wait(seconds(298)).is_empty());
+        stage.ready("a");
+        assert!(stage.is_true("Ready") && !stage.is_true("Stalled"));
+    }
 }
 
 #[test]

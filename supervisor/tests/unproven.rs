@@ -130,8 +130,11 @@ fn a_word_about_a_living_instance_does_not_wait_for_it_to_fall_silent() {
     assert_eq!(notes(&stage, "ConfirmationIgnored").len(), 1);
     assert!(vanish(&mut stage, "a").is_empty());
     assert!(stage.wait(MINUTE * 5).is_empty());
+    let message = &stage.condition("Stalled").message;
+    assert!(message.contains("remove that annotation") && message.ends_with("weir.dev/confirm-terminated: 1 again"), "{message}");
     stage.observed.confirmed_terminated = None;
     stage.settle();
+    assert!(stage.condition("Stalled").message.ends_with("is known to be gone, annotate weir.dev/confirm-terminated: 1"));
     assert_eq!(starts(&say(&mut stage, "1")), [("a", 2)], "said again, now that it is true");
 }
 

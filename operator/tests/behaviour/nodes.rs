@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use weir_crds::exit::ExitClass;
-use weir_testcluster::faults::{Call, Verb};
+use weir_testcluster::faults::{Call, Matcher, Verb, WatchEffect};
 use weir_testcluster::invariants::epochs_of_pods;
 use weir_testcluster::kubelet::{ProcessRecord, Signal};
 use weir_testcluster::standin::{Control, Hang};
@@ -338,8 +338,15 @@ async fn m03_a_lost_process_is_remembered_until_its_fence_is_claimed() {
     let has_no_node =
         |job: &Value| job["status"]["epoch"] == 2 && job["status"]["summary"]["message"].to_string().contains("nodes are available");
     world.until("j", "without a node", has_no_node).await;
+    // It never ran, which the answer to its deletion tells also where no watch does: the lost one stays all that is waited for.
+    let silent = operator.faults.disturb_watches(Matcher::any().resource("pods"), WatchEffect::Stall);
     world.edit("j", json!({"spec": {"suspend": true}})).await;
-    world.until_condition("j", "Suspended", "True", "SuspendedBySpec").await;
+    let shown = world.until_condition("j", "Suspended", "True", "SuspendedBySpec").await;
+    let left = &shown["status"]["memory"]["leftBehind"]["t"];
+    assert!(left["epoch"] == 1 && left["place"].is_string() && left["withEarlier"].is_null(), "{left}");
+    let terminated = condition(&shown, "PreviousRunTerminated");
+    assert_eq!((&terminated["status"], &terminated["reason"]), (&json!("False"), &json!("LeftBehind")));
+    operator.faults.remove(silent);
     world.kubelet.make_schedulable(&world.namespace, "j--t");
     world.edit("j", json!({"spec": {"suspend": false, "tasks": store("https://new")["spec"]["tasks"]}})).await;
     world.assert_no_successor(&operator).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 use weir_operator::settings::Settings;
+use weir_testcluster::faults::{Effect, Matcher, Refusal, Times, Verb};
 use weir_testcluster::standin;
 use weir_testcluster::wait::eventually;
 use weir_testkit::scratch;
@@ -65,7 +66,19 @@ async fn a_container_that_lacks_a_key_of_a_secret_names_it_and_starts_once_it_is
     let mut lacking = job("j", &["t"]);
     let password = json!({"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "kafka", "key": "password"}}});
     lacking["spec"]["tasks"][0]["podTemplate"] = json!({"env": [password]});
+    // Before that a policy forbids to take the gate from its pod, for longer than a start may take.
+    let refusal = Refusal::code(403).message("a policy says no");
+    let denied = operator.faults.add(Matcher::any().verb(Verb::Patch).resource("pods"), Times::Always, Effect::Answer(refusal));
     world.apply(&lacking).await;
+    let shown = world.until_condition("j", "Stalled", "True", "ReleaseRefused").await;
+    let stalled = condition(&shown, "Stalled")["message"].as_str().unwrap();
+    assert!(stalled.contains("weir.dev/remembered") && stalled.ends_with("a policy says no"), "{stalled}");
+    assert!(world.until_event("j", "ReleaseRefused").await.contains("a policy says no"));
+    world.clock.advance(Duration::from_secs(600));
+    world.until_looked_again(&operator).await;
+    assert_eq!(world.job("j").await.data["status"]["totalRestarts"], shown["status"]["totalRestarts"], "no attempt of the task failed");
+    operator.faults.remove(denied);
+    world.clock.advance(Duration::from_secs(11));
     let shown = world.until_condition("j", "Ready", "False", "CreateContainerConfigError").await;
     let ready = condition(&shown, "Ready")["message"].as_str().unwrap();
     assert!(ready.contains("task t") && ready.contains("kafka"), "{ready}");

@@ -79,16 +79,24 @@ pub(super) fn previous_run_terminated(look: &Look<'_>) -> Verdict {
     let unclassified = slots.find_map(|(name, slot)| Some(format!("task {name}: {}", slot.unclassified()?)));
     match stranger {
         Some((name, Instance { phase: Phase::Unreachable { .. }, epoch, .. })) => {
-            Verdict::fails(Reason::NodeUnreachable, format!("task {name}, epoch {epoch}"))
+            Verdict::fails(Reason::NodeUnreachable, lost(look, name, *epoch))
         }
-        Some((name, Instance { phase: Phase::Vanished, epoch, .. })) => {
-            Verdict::fails(Reason::PodVanished, format!("task {name}, epoch {epoch}"))
-        }
+        Some((name, Instance { phase: Phase::Vanished, epoch, .. })) => Verdict::fails(Reason::PodVanished, lost(look, name, *epoch)),
         Some((name, instance)) => Verdict::fails(Reason::WaitingForTermination, format!("task {name}, epoch {}", instance.epoch)),
         None if unclassified.is_some() => Verdict::fails(Reason::WaitingForTermination, unclassified.unwrap_or_default()),
+        None if !look.memory.left_behind.is_empty() => {
+            let all: Vec<String> = look.memory.left_behind.iter().map(|(name, left)| lost(look, name, left.epoch)).collect();
+            Verdict::fails(Reason::LeftBehind, all.join("; "))
+        }
         None if look.memory.run_number <= 1 && look.memory.last_run.is_none() => Verdict::holds(Reason::NoPreviousRun, ""),
         None => Verdict::holds(Reason::TerminalPhaseObserved, ""),
     }
+}
+
+/// An instance that is not known to be over, and whether others before it are not either.
+fn lost(look: &Look<'_>, task: &str, epoch: u64) -> String {
+    let with_earlier = look.memory.left_behind.get(task).is_some_and(|left| left.epoch == epoch && left.with_earlier);
+    format!("task {task}, epoch {epoch}{}", if with_earlier { " and earlier ones" } else { "" })
 }
 
 pub(super) fn suspended(look: &Look<'_>) -> Verdict {

@@ -89,6 +89,7 @@ reasons! {
     InputFasterThanProcessing [FallingBehind True] "Input came faster than it was processed for several batches in a row." "Give the task more CPU, split its input among tasks, or lower the limits per batch.";
     InternalError [Ready False, Stalled True, Others Unknown] "Looking at the job fails by a defect of the operator; other jobs go on, and this one is tried again at least every 36 s." "Report the message; an earlier operator may go on.";
     KeepingUp [FallingBehind False] "Processing is as fast as the input." "";
+    LeftBehind [PreviousRunTerminated False] "A pod that may be alive was given up because a fence makes it harmless; the pod after it has not claimed its checkpoints yet." "Nothing: the claim ends it. So does `weir.dev/confirm-terminated` with the epoch that the message names, once that pod is known to be gone.";
     MemoryLost [Ready False, Stalled True, Others Unknown] "`status.memory` is gone or damaged though the job has run, so a pod that nothing proves to be over may be forgotten, and not every task of it is fenced." "Make sure that no process of the job is alive but in its pods, then set `weir.dev/discard-memory` to the epoch that the message names.";
     NoBatchCommitted [ProgressStale True] "No batch was committed for `health.staleAfter` though input is there." "Look at the query that the message names; after `health.failAfter` its task starts again.";
     NoPreviousRun [PreviousRunTerminated True] "There was no run before." "";
@@ -108,6 +109,7 @@ reasons! {
     PreviousRunUnconfirmed [Ready False, Stalled True] "A pod is out of reach and nothing proves that it is over." "Recover or remove the node, or set `weir.dev/confirm-terminated` as the message says.";
     Progressing [ProgressStale False] "Batches are committed." "";
     ReferenceNotPermitted [Ready False, Stalled True, Accepted False] "`onChange: Restart` on a Secret, which this operator may not read." "Install with `--watch-secrets`, or write `onChange: Ignore`.";
+    ReleaseRefused [Ready False, Stalled True] "The API server refuses to take the gate `weir.dev/remembered` from a pod, so no node gets it; that is tried again and is no failure of the task." "Allow the operator to patch pods: in its role, or in the policy or webhook that the message names.";
     RepeatedFailure [BackingOff True] "More than one run failed in a row." "See the last run.";
     RunFailed [BackingOff True] "A run failed." "See the last run.";
     RunStarting [Ready False, Running False] "A run is starting, or about to." "";

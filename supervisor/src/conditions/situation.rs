@@ -8,7 +8,7 @@ use weir_crds::policy::TaskRetryMode;
 use super::{Condition, ConditionStatus, Look, Reason};
 use crate::decide::START_REJECTED;
 use crate::desired::{Acceptance, Lifetime};
-use crate::memory::{ExitSummary, RunMemory, StopCause, TaskMemory, TaskState};
+use crate::memory::{ExitSummary, Memory, RunMemory, StopCause, TaskMemory, TaskState};
 use crate::observed::{Instance, Phase, Shutdown, Slot};
 use crate::time::{Timestamp, after, elapsed, rfc3339};
 
@@ -153,12 +153,27 @@ fn unproven(look: &Look<'_>) -> Option<(Timestamp, String)> {
             }
             Phase::Starting(_) | Phase::Ready | Phase::Terminating | Phase::Exited(_) => return None,
         };
-        let left = look.memory.left_behind.get(task).filter(|left| left.epoch == epoch);
-        let earlier = if left.is_some_and(|left| left.with_earlier) { ", like earlier ones" } else { "" };
+        let is_left_behind = look.memory.left_behind.get(task).is_some_and(|left| left.epoch == epoch);
         // It was harmless until an edit moved its successors to where they do not fence it.
-        let undo = if left.is_some() { ", and its successor would not fence it: undo that edit, or," } else { ";" };
-        Some((since, format!("{what}{earlier}{undo} once it is known to be gone, annotate weir.dev/confirm-terminated: {epoch}")))
+        let undo = if is_left_behind { ", and its successor would not fence it: undo that edit, or," } else { ";" };
+        Some((since, format!("{what}{undo} {}", vouching(look.memory, epoch))))
     })
+}
+
+/// How a human vouches for the end of an instance, and of whom else the same word tells.
+fn vouching(memory: &Memory, epoch: u64) -> String {
+    let covered = memory.left_behind.iter().filter(|(_, left)| left.epoch == epoch && left.with_earlier);
+    let tasks: Vec<&str> = covered.map(|(task, _)| task.as_str()).collect();
+    let who = match tasks.as_slice() {
+        [] => "it is".to_owned(),
+        [task] => format!("every process of task {task} up to epoch {epoch} is"),
+        more => format!("every process of the tasks {} up to epoch {epoch} is", more.join(", ")),
+    };
+    // A word that was there before counts for nothing; see `ConfirmationMemory`.
+    let is_early = memory.confirmation.as_ref().is_some_and(|said| said.epoch != Some(epoch) && said.named() == Some(epoch));
+    let (first, again) =
+        if is_early { ("remove that annotation, which was there before and so is no answer to this, and ", " again") } else { ("", "") };
+    format!("once {who} known to be gone, {first}annotate weir.dev/confirm-terminated: {epoch}{again}")
 }
 
 /// Whether a silence outlasted its grace. A shell that cannot tell when it began says "now" each
@@ -183,6 +198,9 @@ fn in_run(look: &Look<'_>, run: &RunMemory) -> Situation {
         };
     }
     let running = if run.ready_since.is_some() { Running::Streaming } else { Running::Starting };
+    if let Some((reason, message)) = obstacles(look, run).find(|(reason, _)| *reason == Reason::ReleaseRefused) {
+        return Situation::Stalled { reason, message, running };
+    }
     if let Some(stalled) = stalled(look, running) {
         return stalled;
     }
@@ -206,7 +224,7 @@ fn in_run(look: &Look<'_>, run: &RunMemory) -> Situation {
     if let Some((name, instance)) = waits {
         return waiting(look, name, instance);
     }
-    Situation::Starting { obstacle: obstacle(look, run), message: format!("run {} is starting", run.number) }
+    Situation::Starting { obstacle: obstacles(look, run).next(), message: format!("run {} is starting", run.number) }
 }
 
 /// Why an attempt ended, for people. What refused a start is told with it: no row of the task's own exit follows.
@@ -243,8 +261,8 @@ fn down(run: &RunMemory) -> Option<(&String, &TaskMemory)> {
     failed.or_else(|| run.tasks.iter().find(|(_, task)| task.state == TaskState::WaitingRetry))
 }
 
-fn obstacle(look: &Look<'_>, run: &RunMemory) -> Option<(Reason, String)> {
-    run.tasks.keys().find_map(|name| {
+fn obstacles(look: &Look<'_>, run: &RunMemory) -> impl Iterator<Item = (Reason, String)> {
+    run.tasks.keys().filter_map(|name| {
         let Phase::Starting(obstacle) = &look.observed.slot(name).instance()?.phase else { return None };
         let (reason, message) = obstacle.reason()?;
         Some((reason, format!("task {name}: {message}")))

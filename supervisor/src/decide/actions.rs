@@ -9,7 +9,7 @@
 use crate::decide::unproven::given_up;
 use crate::decide::{Pass, left_behind};
 use crate::memory::{TaskMemory, TaskState};
-use crate::observed::{Instance, Phase, Slot, StartObstacle, StopOrder};
+use crate::observed::{Instance, Phase, Slot, StopOrder};
 use crate::plan::Action;
 use crate::time::{Timestamp, after};
 
@@ -53,7 +53,7 @@ fn on_instance(pass: &Pass<'_>, name: &str, instance: &Instance) -> Option<Actio
         (_, Some(task)) => match &task.stop {
             Some(stop) => stop_by(pass, name, instance, stop.deadline),
             // `tasks` has just noted that it was seen.
-            None if instance.phase == Phase::Starting(StartObstacle::Gated) => Some(Action::ReleaseTask { task: task_name, epoch }),
+            None if instance.phase.is_held_back() => Some(Action::ReleaseTask { task: task_name, epoch }),
             None => live_config(pass, name, instance, task),
         },
         (_, None) => stop_by(pass, name, instance, stranger_deadline(pass, instance)),

@@ -41,15 +41,12 @@ fn has_claimed(phase: &Phase) -> bool {
 
 /// Remembers an instance that is given up, where it is not known to be over.
 pub(super) fn remember(pass: &mut Pass<'_>, task: &str, instance: &Instance, because: GivenUp) {
-    let known = pass.memory.left_behind.get(task);
+    // One for whom a human vouches was forgotten when the word came.
     if because == GivenUp::Confirmed {
-        if known.is_some_and(|left| left.epoch == instance.epoch) {
-            pass.memory.left_behind.remove(task);
-        }
         return;
     }
     let Some(fence) = fence(pass, task, instance) else { return };
-    let left = match known {
+    let left = match pass.memory.left_behind.get(task) {
         Some(left) if left.epoch == instance.epoch => {
             LeftBehind { place: instance.place.clone().filter(|_| !left.with_earlier).or_else(|| left.place.clone()), ..left.clone() }
         }

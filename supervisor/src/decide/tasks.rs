@@ -53,7 +53,8 @@ fn observe_live(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, epoch: u
 }
 
 fn observe_own(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &Instance) {
-    task.seen = true;
+    // One that is told to stop before it was let go never is, so that nothing of it can have run when it is gone.
+    task.seen |= task.stop.is_none() || !instance.phase.is_held_back();
     if instance.place.is_some() {
         task.place.clone_from(&instance.place);
     }
@@ -81,19 +82,27 @@ fn starting(pass: &mut Pass<'_>, name: &str, task: &mut TaskMemory, instance: &I
         task.ready_since = None;
         task.start_clock = Some(pass.now);
     }
-    let fits = !matches!(obstacle, StartObstacle::Unschedulable { .. });
+    let is_overdue = |pass: &Pass<'_>, task: &TaskMemory| pass.now >= start_deadline(pass, task, instance);
+    let fits = match obstacle {
+        StartObstacle::Unschedulable { .. } | StartObstacle::ReleaseRefused { .. } => false,
+        // It was not let go in time, which is not its fault.
+        StartObstacle::Gated => !is_overdue(pass, task),
+        StartObstacle::None | StartObstacle::ImagePull { .. } | StartObstacle::ContainerConfig { .. } => true,
+    };
     if fits && std::mem::take(&mut task.unschedulable) {
         task.start_clock = Some(pass.now);
     }
     task.unschedulable = !fits;
-    let late = pass.now >= start_deadline(pass, task, instance) && !pass.desired.paused;
-    if !late {
+    // Conditions tell of a refusal as long as it lasts.
+    let is_refused = matches!(obstacle, StartObstacle::ReleaseRefused { .. });
+    if pass.desired.paused || is_refused || !is_overdue(pass, task) {
         return;
     }
-    let (reason, message) = obstacle.reason().unwrap_or((Reason::StartDeadlineExceeded, "it did not become ready within startDeadline"));
+    let slow = if fits { "it did not become ready within startDeadline" } else { "its pod could not be let go within startDeadline" };
+    let (reason, message) = obstacle.reason().unwrap_or((Reason::StartDeadlineExceeded, slow));
     let message = format!("task {name}: {message}");
     stall(pass, reason, message.clone(), StallEnd::Ready);
-    // A new instance would not find a node either, so the waiting one stays and nothing is counted.
+    // A new instance would fare no better, so the waiting one stays and nothing is counted.
     if fits {
         give_up(pass, task, RunCause::StartUp, reason.as_str(), message);
     }

@@ -40,10 +40,13 @@ pub(super) fn confirm(pass: &mut Pass<'_>) {
     if pass.memory.confirmation.as_ref().is_some_and(|known| known.text == said.text) {
         return;
     }
-    let waiting: BTreeSet<u64> = instances(pass.observed).filter(|(_, instance)| is_unproven(instance)).map(|(_, own)| own.epoch).collect();
+    let seen = instances(pass.observed).filter(|(_, instance)| is_unproven(instance)).map(|(_, own)| own.epoch);
+    let waiting: BTreeSet<u64> = seen.chain(pass.memory.left_behind.values().map(|left| left.epoch)).collect();
     let epoch = said.epoch.filter(|epoch| waiting.contains(epoch));
     pass.memory.confirmation = Some(ConfirmationMemory { text: said.text.clone(), epoch });
-    if epoch.is_some() {
+    if let Some(epoch) = epoch {
+        // Also one whose successor is in its slot.
+        pass.memory.left_behind.retain(|_, left| left.epoch != epoch);
         return;
     }
     let right: Vec<String> = waiting.iter().map(u64::to_string).collect();

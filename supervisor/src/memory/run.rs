@@ -90,7 +90,7 @@ pub struct TaskMemory {
     /// The epoch of its newest attempt; none before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Whether an instance of that epoch was seen; until then the order to start is repeated.
+    /// Whether an instance of that epoch was seen that runs or may be let go; until then the order to start is repeated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub seen: bool,
     /// Where that instance was last seen (its node); kept while the task is live.
@@ -99,7 +99,7 @@ pub struct TaskMemory {
     /// Since when the start deadline runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_clock: Option<Timestamp>,
-    /// Whether the start deadline is suspended because no node fits.
+    /// Whether the start deadline is suspended because no node fits, or the instance cannot be let go.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unschedulable: bool,
     /// Since when it is ready without a break.
