@@ -154,6 +154,66 @@ fn damage_offsets_removed() {
     refused("offsets-removed", |ck| fs::remove_dir_all(ck.join("offsets")).unwrap(), &["commits/2 exists"]);
 }
 
+/// What a hand has done to a checkpoint: whoever looks and whoever runs say the same, and neither waits or dies of it.
+#[test]
+fn damage_by_hand_is_told_by_verify_and_run() {
+    let place = base("by-hand");
+    let checkpoint = place.path().join("checkpoint");
+    let whole = place.path().join("whole");
+    let copy = |from: &Path, to: &Path| {
+        let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+        assert!(copied.success());
+    };
+    copy(&checkpoint, &whole);
+    let change = |file: &str, from: &str, to: &str| {
+        let text = fs::read_to_string(checkpoint.join(file)).unwrap();
+        assert!(text.contains(from), "{file}: {text}");
+        write(checkpoint.join(file), &text.replace(from, to));
+    };
+    let unsealed = |file: &str, from: &str, to: &str| {
+        let text = fs::read_to_string(checkpoint.join(file)).unwrap();
+        let at = text.find(",\"weirChecksum\"").unwrap();
+        let rest = at + text[at..].find('}').unwrap();
+        write(checkpoint.join(file), &format!("{}{}", &text[..at], &text[rest..]).replace(from, to));
+    };
+    let id =
+        |file: &str| serde_json::from_str::<serde_json::Value>(&fs::read_to_string(checkpoint.join(file)).unwrap()).unwrap()["id"].clone();
+    let other_id = || change("metadata", id("metadata").as_str().unwrap(), "00000000-0000-4000-8000-000000000000");
+    let pipe = || {
+        fs::remove_file(checkpoint.join("offsets/2")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(checkpoint.join("offsets/2")).status().unwrap().success());
+    };
+    let huge = || fs::File::options().write(true).open(checkpoint.join("offsets/2")).unwrap().set_len(1 << 30).unwrap();
+    let cases: [(&str, &dyn Fn()); 8] = [
+        ("offsets/2 is damaged: its text was changed", &|| change("offsets/2", "\"logOffset\":2", "\"logOffset\":1")),
+        ("offsets/2 is damaged: it ends at ", &|| unsealed("offsets/2", "\"logOffset\":2", "\"logOffset\":0")),
+        ("18446744073709551615 is damaged", &|| {
+            drop(fs::copy(checkpoint.join("offsets/2"), checkpoint.join("offsets/18446744073709551615")))
+        }),
+        ("metadata is damaged: it names the query 00000000", &other_id),
+        ("sources/0/3 is damaged: its text was changed", &|| {
+            drop(fs::copy(checkpoint.join("sources/0/2"), checkpoint.join("sources/0/3")))
+        }),
+        ("offsets/1 is missing between kept batches", &|| fs::remove_file(checkpoint.join("offsets/1")).unwrap()),
+        ("offsets/2 is damaged: it is not a file", &pipe),
+        ("offsets/2 has 1073741824 bytes", &huge),
+    ];
+    for (words, damage) in cases {
+        damage();
+        let mut verify = crate::support::weir();
+        verify.current_dir(place.path()).args(["checkpoint", "verify", "checkpoint"]);
+        for ended in [crate::support::finish("weir checkpoint verify", verify), place.run_once(&job(), &[])] {
+            ended.assert_code(21);
+            assert!(ended.stderr.contains(words) && ended.stderr.contains("restore"), "'{words}' is not in: {}", ended.stderr);
+        }
+        fs::remove_dir_all(&checkpoint).unwrap();
+        copy(&whole, &checkpoint);
+    }
+    let ended = place.run_once(&job(), &[]);
+    ended.assert_code(0);
+    assert_eq!(ended.progress("query").len(), 1, "the whole one goes on");
+}
+
 #[test]
 fn verify_names_all_damage() {
     let place = base("verify");

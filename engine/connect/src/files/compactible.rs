@@ -12,16 +12,29 @@ use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use weir_core::checkpoint::checksum;
+use weir_core::checkpoint::entries::object;
+use weir_core::checkpoint::numbered::{self, COMPACT, Naming};
 use weir_core::checkpoint::{Appended, FencedLog};
-use weir_core::{Error, Result};
+use weir_core::{Error, ErrorClass, Result};
 use weir_crds::duration::{TimeUnit, parse_time_string};
 
-const SUFFIX: &str = ".compact";
+const SUFFIX: &str = COMPACT;
+/// How much of a damaged text is told.
+const SHOWN: usize = 40;
 
 /// What one line of such a log is.
 pub trait LogEntry: Serialize + DeserializeOwned + Clone + Send + Sync {
+    /// Whether a file of the log carries a checksum.
+    const IS_SEALED: bool;
+
     /// Whether a compaction keeps the entry.
     fn keep(&self, retention: &Retention) -> bool;
+
+    /// What is wrong with the lines of the file of entry `id`, which begins with the entry `first`.
+    fn objection(_lines: &[Self], _first: u64, _id: u64) -> Option<String> {
+        None
+    }
 }
 
 /// How old an entry may be, at a moment.
@@ -76,7 +89,7 @@ impl LogSettings {
 
 /// The id in the name of a log file.
 pub fn id_of(name: &str) -> Option<u64> {
-    name.strip_suffix(SUFFIX).unwrap_or(name).parse().ok()
+    numbered::id_of(name, Naming::Compactible)
 }
 
 /// Whether entry `id` is a compaction.
@@ -101,7 +114,9 @@ pub fn interval_for(names: &[String], default: u64) -> u64 {
             if count <= default {
                 return count;
             }
-            (default..=count / 2).find(|divisor| count.is_multiple_of(*divisor)).unwrap_or(count)
+            let divisors =
+                (1..=count.isqrt()).filter(|divisor| count.is_multiple_of(*divisor)).flat_map(|divisor| [divisor, count / divisor]);
+            divisors.filter(|divisor| (default..=count / 2).contains(divisor)).min().unwrap_or(count)
         }
         [.., previous, latest] => latest - previous,
     }
@@ -118,27 +133,33 @@ pub fn interval_of(names: &[String], usual: u64) -> u64 {
     fitting
 }
 
-/// Everything an entry's file holds.
-pub fn render<E: LogEntry>(entries: &[E]) -> Result<String> {
+/// Everything that the file of entry `id` holds.
+pub fn render<E: LogEntry>(id: u64, entries: &[E]) -> Result<String> {
     let mut text = String::from("v1");
     for entry in entries {
         text.push('\n');
         text.push_str(&serde_json::to_string(entry).map_err(|e| Error::config("INTERNAL_ERROR", format!("cannot write a log line: {e}")))?);
     }
-    Ok(text)
+    // The first entry carries it, so that a file that was cut off is told too.
+    Ok(if E::IS_SEALED { checksum::seal(id, &text, 1) } else { text })
 }
 
-/// Reads an entry's file; `name` is for errors.
+/// The error of a damaged file of a log.
+pub fn damaged_log(name: &str, why: &str) -> Error {
+    Error::incompatible(
+        "DAMAGED_FILE_LOG",
+        format!(
+            "the log file {name} is damaged: {why}; restore it from a backup, or use a new checkpointLocation with a new checkpointResetNonce"
+        ),
+    )
+}
+
+/// Reads an entry's file, whose name is `name`.
 pub fn parse<E: LogEntry>(body: &[u8], name: &str) -> Result<Vec<E>> {
-    let damaged = |why: String| {
-        Error::incompatible(
-            "DAMAGED_FILE_LOG",
-            format!(
-                "the log file {name} is damaged: {why}; restore it from a backup, or use a new checkpointLocation with a new checkpointResetNonce"
-            ),
-        )
-    };
+    let damaged = |why: String| damaged_log(name, &why);
     let text = std::str::from_utf8(body).map_err(|e| damaged(e.to_string()))?;
+    let id = name.rsplit('/').next().and_then(id_of).unwrap_or_default();
+    let (text, _) = checksum::open(id, text).map_err(|why| damaged(why.to_owned()))?;
     let mut lines = text.lines();
     match lines.next() {
         None => return Err(damaged("it is empty".to_owned())),
@@ -148,12 +169,12 @@ pub fn parse<E: LogEntry>(body: &[u8], name: &str) -> Result<Vec<E>> {
             let why = if newer {
                 format!("its version is {version}, this build reads v1")
             } else {
-                format!("it begins with '{version}' instead of v1")
+                format!("it begins with '{}' instead of v1", version.chars().take(SHOWN).collect::<String>())
             };
             return Err(damaged(why));
         }
     }
-    let parse_line = |(at, line): (usize, &str)| serde_json::from_str(line).map_err(|e| damaged(format!("line {}: {e}", at + 2)));
+    let parse_line = |(at, line): (usize, &str)| object(line.as_bytes()).map_err(|e| damaged(format!("line {}: {e}", at + 2)));
     lines.enumerate().filter(|(_, line)| !line.is_empty()).map(parse_line).collect()
 }
 
@@ -178,6 +199,7 @@ pub struct CompactibleLog<E> {
 impl<E: LogEntry> CompactibleLog<E> {
     /// Opens a log and settles its interval.
     pub async fn open(log: FencedLog, settings: LogSettings) -> Result<Self> {
+        numbered::ids(log.folder(), Naming::Compactible).await?;
         let interval = interval_for(&log.names().await?, settings.compact_interval);
         Ok(Self { log, settings, interval, entry: PhantomData })
     }
@@ -191,10 +213,14 @@ impl<E: LogEntry> CompactibleLog<E> {
 
     /// The files that cannot be read, a sentence each.
     pub async fn unreadable(&self) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        for name in self.log.names().await?.iter().filter(|name| id_of(name).is_some()) {
-            let body = self.log.read(name).await?.unwrap_or_default();
-            found.extend(parse::<E>(&body, &self.place(name)).err().map(|error| error.message().to_owned()));
+        let mut found = numbered::look(self.log.folder(), Naming::Compactible).await?.strange;
+        for name in self.log.names().await? {
+            let Some(id) = id_of(&name) else { continue };
+            let read = self.log.read(&name).await.and_then(|body| self.checked(id, &name, &body.unwrap_or_default()));
+            match read {
+                Err(error) if error.class() == ErrorClass::Incompatible => found.push(error.message().to_owned()),
+                read => drop(read?),
+            }
         }
         Ok(found)
     }
@@ -217,8 +243,17 @@ impl<E: LogEntry> CompactibleLog<E> {
     pub async fn file(&self, id: u64) -> Result<Option<Vec<E>>> {
         let name = name_of(id, self.interval);
         match self.log.read(&name).await? {
-            Some(body) => parse(&body, &self.place(&name)).map(Some),
+            Some(body) => self.checked(id, &name, &body).map(Some),
             None => Ok(None),
+        }
+    }
+
+    fn checked(&self, id: u64, name: &str, body: &[u8]) -> Result<Vec<E>> {
+        let lines: Vec<E> = parse(body, &self.place(name))?;
+        let first = if name.ends_with(SUFFIX) { 0 } else { id };
+        match E::objection(&lines, first, id) {
+            Some(why) => Err(damaged_log(&self.place(name), &why)),
+            None => Ok(lines),
         }
     }
 
@@ -256,11 +291,11 @@ impl<E: LogEntry> CompactibleLog<E> {
                 Some(latest) => self.all(latest).await?,
                 None => Vec::new(),
             };
-            self.log.append(&name_of(compaction, self.interval), render(&before)?).await?;
+            self.log.append(&name_of(compaction, self.interval), render(compaction, &before)?).await?;
             missing = compaction + 1;
         }
         for empty in missing..id {
-            self.log.append(&name_of(empty, self.interval), render::<E>(&[])?).await?;
+            self.log.append(&name_of(empty, self.interval), render::<E>(empty, &[])?).await?;
         }
         Ok(())
     }
@@ -276,9 +311,9 @@ impl<E: LogEntry> CompactibleLog<E> {
             lines.retain(|entry| entry.keep(retention));
         }
         let name = name_of(id, self.interval);
-        match self.log.append(&name, render(&lines)?).await? {
+        match self.log.append(&name, render(id, &lines)?).await? {
             Appended::New => Ok(Added::New),
-            Appended::Stored(body) => parse(&body, &self.place(&name)).map(Added::Stored),
+            Appended::Stored(body) => self.checked(id, &name, &body).map(Added::Stored),
         }
     }
 

@@ -39,6 +39,8 @@ impl SinkFileStatus {
 }
 
 impl LogEntry for SinkFileStatus {
+    const IS_SEALED: bool = false;
+
     fn keep(&self, retention: &Retention) -> bool {
         retention.oldest_ms.is_none_or(|oldest| self.modification_time >= oldest)
     }

@@ -4,11 +4,15 @@
 //! (Spark's `FileStreamSourceLog`); `k` counts up only when files were found.
 //! A compaction keeps everything, so a step is always the lines with its id.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use weir_core::checkpoint::FencedLog;
+use weir_core::checkpoint::entries::object;
+use weir_core::checkpoint::numbered::HIGHEST;
 use weir_core::{Error, ErrorClass, Offset, Result};
 
-use super::compactible::{Added, CompactibleLog, LogEntry, Retention};
+use super::compactible::{Added, CompactibleLog, LogEntry, Retention, damaged_log};
 
 /// One file of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,32 +26,55 @@ pub struct FileEntry {
     pub batch_id: u64,
 }
 
+/// The last moment of the year 9999: no file has a later time, and one would make all others look too old.
+const LATEST_MS: i64 = 253_402_300_799_999;
+
 impl LogEntry for FileEntry {
+    const IS_SEALED: bool = true;
+
     fn keep(&self, _retention: &Retention) -> bool {
         true
+    }
+
+    /// A step has files, and a compaction has all steps in order.
+    fn objection(lines: &[Self], first: u64, id: u64) -> Option<String> {
+        let mut next = first;
+        for line in lines {
+            let is_next = line.batch_id == next;
+            let is_more = Some(line.batch_id) == next.checked_sub(1) && next > first;
+            if line.batch_id > id || line.batch_id < first {
+                return Some(format!("{} names the step {}, which has no place there", line.path, line.batch_id));
+            }
+            if !is_next && !is_more {
+                return Some(format!("its step {next} is missing, or not in order"));
+            }
+            if !(-LATEST_MS..=LATEST_MS).contains(&line.timestamp) {
+                return Some(format!("{} has the timestamp {}, and no file has such a time", line.path, line.timestamp));
+            }
+            next = line.batch_id + 1;
+        }
+        (next != id + 1).then(|| format!("it names no file of the step {next}"))
     }
 }
 
 #[derive(Deserialize)]
 struct LogOffset {
     #[serde(rename = "logOffset")]
-    log_offset: i64,
+    log_offset: u64,
 }
 
 /// The step that an offset names; none before the first file.
 pub fn step_of(offset: Option<&Offset>) -> Result<Option<u64>> {
     let Some(offset) = offset else { return Ok(None) };
-    let parsed: Result<LogOffset, _> = serde_json::from_str(offset.json());
+    let parsed: Result<LogOffset, _> = object(offset.json().as_bytes());
     // Spark 1.x wrote bare numbers; Spark still reads them.
-    let step = parsed.map(|offset| offset.log_offset).or_else(|e| offset.json().trim().parse().map_err(|_| e));
-    let step = step.map_err(|e| {
+    let step = parsed.map(|offset| offset.log_offset).or_else(|_| offset.json().trim().parse());
+    step.ok().filter(|step| *step <= HIGHEST).map(Some).ok_or_else(|| {
         Error::incompatible(
             "INVALID_SOURCE_OFFSET",
-            format!("the checkpoint holds the offset {offset} where the file source keeps {{\"logOffset\":n}}; use the checkpoint of this source or a new checkpointLocation"),
+            format!("the checkpoint holds the offset {offset} where the file source keeps {{\"logOffset\":n}}, a step from 0; restore the checkpoint of this source, or use a new checkpointLocation"),
         )
-        .with_source(e)
-    })?;
-    Ok(u64::try_from(step).ok())
+    })
 }
 
 /// The newest step and every file of the log, for a source whose newest planned step is `planned`.
@@ -68,7 +95,19 @@ pub async fn known(log: &CompactibleLog<FileEntry>, planned: Option<u64>) -> Res
         Some(latest) => log.all(latest).await?,
         None => Vec::new(),
     };
+    if let Some(path) = listed_twice(&entries) {
+        return Err(damaged_log(
+            log.url().as_str(),
+            &format!("it names the file {path} twice with one timestamp, so that its rows would be read twice"),
+        ));
+    }
     Ok((latest, entries))
+}
+
+/// A file that two lines name. One that was written anew has another timestamp.
+fn listed_twice(entries: &[FileEntry]) -> Option<&str> {
+    let mut seen = HashSet::with_capacity(entries.len());
+    entries.iter().find(|entry| !seen.insert((entry.path.as_str(), entry.timestamp))).map(|entry| entry.path.as_str())
 }
 
 /// What a run cannot read of the log: `last` is the newest planned offset, `run_again` the one that the planned batch

@@ -32,10 +32,11 @@ mod starting;
 mod stores;
 mod table;
 mod token;
+mod topic;
 mod topic_id;
 
 pub use errors::UNREACHABLE;
-pub use offsets::{PartitionOffsets, TopicPartition};
+pub use offsets::{PartitionOffsets, TopicPartition, lies_before};
 pub use options::{DataLoss, GroupId, HeaderColumn, KafkaSourceOptions, RateLimits, TopicSelection, ending_offsets};
 pub use plan::OffsetRange;
 pub use properties::ClientSettings;

@@ -7,9 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use weir_core::{Error, Offset, Result};
+
+use super::topic;
 
 /// One partition of one topic; ordered by topic, then partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,25 +43,70 @@ pub type PartitionOffsets = BTreeMap<TopicPartition, i64>;
 /// Reads `{"topic":{"partition":number}}`, the shape of offsets and of timestamps by partition.
 pub fn parse(json: &str) -> Result<PartitionOffsets, String> {
     let refusal = |why: String| format!(r#"expected for example {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}: {why}"#);
-    let topics: BTreeMap<String, BTreeMap<String, i64>> = serde_json::from_str(json).map_err(|e| refusal(e.to_string()))?;
+    let topics: Entries<Entries<i64>> = serde_json::from_str(json).map_err(|e| refusal(e.to_string()))?;
     let mut offsets = PartitionOffsets::new();
-    for (topic, partitions) in topics {
+    for (topic, partitions) in topics.0 {
+        topic::check(&topic).map_err(|why| refusal(format!("'{topic}' is no topic's name: {why}")))?;
         let topic: Arc<str> = topic.into();
-        for (partition, offset) in partitions {
+        for (partition, offset) in partitions.0 {
             let number = partition.parse::<i32>().ok().filter(|number| *number >= 0);
             let number = number.ok_or_else(|| refusal(format!("'{partition}' is not a partition number")))?;
-            offsets.insert(TopicPartition::new(Arc::clone(&topic), number), offset);
+            let partition = TopicPartition::new(Arc::clone(&topic), number);
+            let text = partition.to_string();
+            if offsets.insert(partition, offset).is_some() {
+                return Err(refusal(format!("{text} is there twice")));
+            }
         }
     }
     Ok(offsets)
 }
 
+/// The entries of a JSON object, in order: a map would keep one of two that have the same key.
+struct Entries<T>(Vec<(String, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Walk<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Walk<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Walk(PhantomData))
+    }
+}
+
+/// Reads offsets that were written by a query: none is a symbol.
+pub fn parse_written(json: &str) -> Result<PartitionOffsets, String> {
+    let offsets = parse(json)?;
+    match offsets.iter().find(|(_, offset)| **offset < 0) {
+        Some((partition, offset)) => Err(format!("{partition} stands at {offset}, and no record has a negative offset")),
+        None => Ok(offsets),
+    }
+}
+
+/// Whether the offset `last` lies before `before` in a partition that both have; what cannot be read is told elsewhere.
+pub fn lies_before(before: &Offset, last: &Offset) -> bool {
+    let (Ok(before), Ok(last)) = (parse(before.json()), parse(last.json())) else { return false };
+    last.iter().any(|(partition, end)| before.get(partition).is_some_and(|begin| end < begin))
+}
+
 /// Reads an offset that came from a checkpoint.
 pub fn from_checkpoint(offset: &Offset) -> Result<PartitionOffsets> {
-    parse(offset.json()).map_err(|why| {
+    parse_written(offset.json()).map_err(|why| {
         Error::incompatible(
             "MALFORMED_KAFKA_OFFSET",
-            format!("the checkpoint holds '{offset}' where the offset of a Kafka source should be: {why}; restore the checkpoint"),
+            format!("the checkpoint holds '{offset}' where the offset of a Kafka source should be: {why}; restore the checkpoint, or use a new checkpointLocation"),
         )
     })
 }
@@ -155,13 +204,24 @@ mod tests {
         for text in ["", "x", "[]", "{\"t\":[0]}", "{\"t\":{\"a\":1}}", "{\"t\":{\"-1\":1}}", "{\"t\":{\"0\":1.5}}"] {
             assert!(parse(text).is_err(), "{text}");
         }
-        let error = from_checkpoint(&Offset::new("5")).unwrap_err();
-        assert_eq!(error.class(), weir_core::ErrorClass::Incompatible);
+        for text in [
+            "{\"t\":{\"0\":1,\"0\":2}}",
+            "{\"t\":{\"0\":1},\"t\":{\"0\":2}}",
+            "{\"t\":{\"0\":1,\"00\":2}}",
+            "{\"t/u\":{\"0\":1}}",
+            "{\"t\\u0000\":{\"0\":1}}",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        for text in ["5", "{\"t\":{\"0\":-1}}", "{\"t\":{\"0\":9223372036854775808}}"] {
+            let error = from_checkpoint(&Offset::new(text)).unwrap_err();
+            assert!(error.class() == weir_core::ErrorClass::Incompatible && error.message().contains("restore"), "{text}: {error}");
+        }
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(entries in proptest::collection::btree_map(("[a-z.\"_-]{1,12}", 0..200_i32), any::<i64>(), 0..60)) {
+        fn what_is_written_is_read_back(entries in proptest::collection::btree_map(("[a-zA-Z0-9][a-z._-]{0,12}", 0..200_i32), any::<i64>(), 0..60)) {
             let offsets: PartitionOffsets = entries.into_iter().map(|((t, p), o)| (TopicPartition::new(t, p), o)).collect();
             prop_assert_eq!(parse(&to_json(&offsets)).unwrap(), offsets);
         }

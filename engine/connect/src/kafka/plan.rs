@@ -13,6 +13,9 @@ use weir_core::{Error, Result};
 use super::errors;
 use super::offsets::{PartitionOffsets, TopicPartition};
 
+/// The most parts that one range is cut into, whatever its end says.
+const MOST_PARTS: u64 = 1_000_000;
+
 /// Records `start..end` of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetRange {
@@ -37,7 +40,7 @@ impl OffsetRange {
 /// their latest offset and are caught when the range is read.
 pub fn rate_limit(limit: u64, start: &PartitionOffsets, latest: &PartitionOffsets) -> PartitionOffsets {
     let backlog = |partition: &TopicPartition, end: i64| start.get(partition).map(|begin| end - begin).filter(|size| *size > 0);
-    let total = latest.iter().filter_map(|(p, end)| backlog(p, *end)).sum::<i64>() as f64;
+    let total = latest.iter().filter_map(|(p, end)| backlog(p, *end)).map(|size| size as f64).sum::<f64>();
     let limited = latest.iter().map(|(partition, end)| {
         let Some(size) = backlog(partition, *end) else { return (partition.clone(), *end) };
         let share = limit as f64 * (size as f64 / total);
@@ -66,11 +69,11 @@ pub fn hold_back(
     last_batch_ms: i64,
     now_ms: i64,
 ) -> Hold {
-    if now_ms - last_batch_ms >= max_delay_ms {
+    if now_ms.saturating_sub(last_batch_ms) >= max_delay_ms {
         return Hold::Go;
     }
-    let available: i64 = latest.iter().map(|(p, end)| end - start.get(p).copied().unwrap_or(0)).sum();
-    if (available as f64) < minimum as f64 { Hold::Wait } else { Hold::Go }
+    let available: f64 = latest.iter().map(|(p, end)| (end - start.get(p).copied().unwrap_or(0)) as f64).sum();
+    if available < minimum as f64 { Hold::Wait } else { Hold::Go }
 }
 
 /// Something that Spark calls possible data loss, found before reading.
@@ -156,21 +159,22 @@ pub fn split(ranges: Vec<OffsetRange>, min_partitions: Option<u64>, max_records:
         Some(max) => ranges
             .into_iter()
             .flat_map(|range| {
-                let parts = (range.size() as u64).div_ceil(max);
+                let parts = (range.size() as u64).div_ceil(max).min(MOST_PARTS);
                 divide(range, parts)
             })
             .collect(),
         None => ranges,
     };
     let Some(wanted) = min_partitions.filter(|wanted| (ranges.len() as u64) < *wanted) else { return ranges };
-    let total: i64 = ranges.iter().map(OffsetRange::size).sum();
+    let total = ranges.iter().map(OffsetRange::size).fold(0, i64::saturating_add);
     // Ranges too small to be split keep one part and leave the arithmetic of the others.
     let small: Vec<bool> = ranges.iter().map(|range| part_count(range.size(), total, wanted) == 1).collect();
     let small_count = small.iter().filter(|small| **small).count() as u64;
-    let small_size: i64 = ranges.iter().zip(&small).filter(|(_, small)| **small).map(|(range, _)| range.size()).sum();
+    let small_size: i64 =
+        ranges.iter().zip(&small).filter(|(_, small)| **small).map(|(range, _)| range.size()).fold(0, i64::saturating_add);
     let wanted_of_large = wanted.saturating_sub(small_count).max(1);
     let divided = ranges.drain(..).zip(small).flat_map(|(range, small)| {
-        let parts = if small { 1 } else { part_count(range.size(), total - small_size, wanted_of_large) };
+        let parts = if small { 1 } else { part_count(range.size(), total.saturating_sub(small_size), wanted_of_large) };
         divide(range, parts)
     });
     divided.collect()
@@ -259,7 +263,7 @@ pub fn lags(consumed: &PartitionOffsets, latest: &PartitionOffsets) -> BTreeMap<
 pub fn lag_metrics(consumed: &PartitionOffsets, latest: &PartitionOffsets) -> BTreeMap<String, String> {
     let lags: Vec<i64> = lags(consumed, latest).into_values().collect();
     let (Some(min), Some(max)) = (lags.iter().min(), lags.iter().max()) else { return BTreeMap::new() };
-    let mean = lags.iter().sum::<i64>() as f64 / lags.len() as f64;
+    let mean = lags.iter().map(|lag| *lag as f64).sum::<f64>() / lags.len() as f64;
     let figures = [
         ("minOffsetsBehindLatest", min.to_string()),
         ("maxOffsetsBehindLatest", max.to_string()),

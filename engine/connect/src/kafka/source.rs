@@ -321,7 +321,7 @@ impl Source for KafkaSource {
                 (p, at)
             })
             .collect();
-        let records: u64 = lagging.iter().map(|(p, at)| latest.get(p).map_or(0, |end| (end - at) as u64)).sum();
+        let records: u64 = lagging.iter().map(|(p, at)| latest.get(p).map_or(0, |end| (end - at) as u64)).fold(0, u64::saturating_add);
         let bytes = if records == 0 { Some(0) } else { self.pool.sizes().mean().map(|mean| (records as f64 * mean) as u64) };
         let seconds = if records == 0 {
             Some(0.0)

@@ -67,7 +67,7 @@ pub fn from_entry(entry: &[u8], place: &str) -> Result<PartitionOffsets> {
         None if text.starts_with('{') => text,
         None => return Err(damaged("it has no version line".to_owned())),
     };
-    offsets::parse(json).map_err(damaged)
+    offsets::parse_written(json).map_err(damaged)
 }
 
 /// The stored entry; `None` before the first plan.

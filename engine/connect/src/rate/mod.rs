@@ -16,7 +16,7 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
 use weir_core::{Error, Result};
 
-pub use per_batch::RatePerBatchSource;
+pub use per_batch::{RatePerBatchSource, damage as damage_per_batch};
 pub use per_second::{RateOptions, RateSource, damage};
 
 use crate::options::Options;
@@ -69,7 +69,7 @@ struct ValueReader {
 impl ValueReader {
     fn timestamp_micros(&self, value: i64) -> i64 {
         let relative = ((value - self.range_start) as f64 * self.ms_per_value + 0.5).floor() as i64;
-        (self.start_ms + relative).saturating_mul(1000)
+        self.start_ms.saturating_add(relative).saturating_mul(1000)
     }
 }
 

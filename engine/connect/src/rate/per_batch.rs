@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use weir_core::checkpoint::entries::object;
 use weir_core::{Error, Offset, Result};
 
 use super::{ValueReader, described_partitions, partition_count, positive};
@@ -25,7 +26,8 @@ struct Position {
 
 impl Position {
     fn of(offset: &Offset) -> Result<Self> {
-        serde_json::from_str(offset.json()).map_err(|e| {
+        let read = object::<Self>(offset.json().as_bytes());
+        read.and_then(|read| if read.offset >= 0 && read.timestamp >= 0 { Ok(read) } else { Err("a number is negative".to_owned()) }).map_err(|e| {
             Error::incompatible(
                 "INVALID_SOURCE_OFFSET",
                 format!("the checkpoint holds the offset {offset} where the rate-micro-batch source keeps offset and timestamp; use the checkpoint of this source or a new checkpointLocation"),
@@ -37,6 +39,11 @@ impl Position {
     fn to_offset(self) -> Offset {
         Offset::new(format!("{{\"offset\":{},\"timestamp\":{}}}", self.offset, self.timestamp))
     }
+}
+
+/// What a run cannot read of the newest offset; there is no log.
+pub fn damage(last: Option<&Offset>) -> Result<()> {
+    last.map(Position::of).transpose().map(drop)
 }
 
 /// The `rate-micro-batch` source.

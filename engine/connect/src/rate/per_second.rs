@@ -19,6 +19,10 @@ use crate::open::SourcePlace;
 use crate::options::Options;
 use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
+/// The last moment of the year 9999, and as many seconds.
+const LATEST_MS: i64 = 253_402_300_799_999;
+const LATEST_S: u64 = (LATEST_MS / 1000).cast_unsigned();
+
 /// The speed of a rate source over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
@@ -32,7 +36,7 @@ impl Speed {
     /// The first value that is not yet produced after `seconds`; `None` when
     /// it does not fit into a `bigint`.
     pub fn value_at(self, seconds: u64) -> Option<i64> {
-        let step = u128::from(self.rows_per_second / (self.ramp_up_seconds + 1));
+        let step = u128::from(self.rows_per_second / self.ramp_up_seconds.saturating_add(1));
         let ramp = u128::from(seconds.min(self.ramp_up_seconds));
         let after = u128::from(seconds - seconds.min(self.ramp_up_seconds));
         let value = step * ramp * (ramp + 1) / 2 + after * u128::from(self.rows_per_second);
@@ -117,7 +121,7 @@ fn offset(seconds: u64) -> Offset {
 
 /// Reads an offset of this source.
 fn seconds_of(offset: &Offset) -> Result<u64> {
-    offset.json().trim().parse().map_err(|_| {
+    offset.json().trim().parse().ok().filter(|seconds| *seconds <= LATEST_S).ok_or_else(|| {
         Error::incompatible(
             "INVALID_SOURCE_OFFSET",
             format!("the checkpoint holds the offset {offset} where the rate source keeps a number of seconds; use the checkpoint of this source or a new checkpointLocation"),
@@ -146,7 +150,7 @@ fn creation_is_gone(log: &FencedLog) -> Error {
 
 fn parse_creation(stored: &[u8], log: &url::Url) -> Result<i64> {
     let text = String::from_utf8_lossy(stored);
-    text.strip_prefix("v1\n").and_then(|number| number.trim().parse().ok()).ok_or_else(|| {
+    text.strip_prefix("v1\n").and_then(|number| number.trim().parse().ok()).filter(|ms| (0..=LATEST_MS).contains(ms)).ok_or_else(|| {
         Error::incompatible(
             "DAMAGED_SOURCE_LOG",
             format!("{log}/0 should hold 'v1' and the creation time of a rate source; restore the file or use a new checkpointLocation"),

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::entries;
 use super::fence::{self, Fence};
+use super::numbered::{self, Naming};
 use super::owner::{self, Owner, OwnerFacts, OwnerStep};
 use crate::error::{Error, Result};
 use crate::failpoint;
@@ -124,7 +125,7 @@ impl Claim {
 async fn query_id(root: &Folder, fresh: Uuid) -> Result<Uuid> {
     let name = format!("{}/metadata", root.url());
     loop {
-        if let Some(bytes) = root.read("metadata").await? {
+        if let Some(bytes) = root.read_small("metadata").await? {
             return entries::parse_metadata(&name, &bytes);
         }
         for log in ["offsets", "commits"] {
@@ -152,17 +153,11 @@ fn missing_metadata(root: &Folder, log: &str) -> Error {
 
 async fn owner_facts(weir: &Folder) -> Result<OwnerFacts> {
     let owners = weir.child("owner");
-    let highest_claim = fence::highest(&fence::claims(&weir.child("epochs")).await?);
+    let highest_claim = fence::highest(&numbered::ids(&weir.child("epochs"), Naming::Epochs).await?);
     let released = fence::claims(&weir.child("released")).await?;
-    let newest = match fence::highest(&fence::claims(&owners).await?) {
+    let newest = match numbered::ids(&owners, Naming::Plain).await?.last().copied() {
         None => None,
-        Some(number) => {
-            let name = number.to_string();
-            let bytes = owners.read(&name).await?.unwrap_or_default();
-            let parsed = serde_json::from_slice(&bytes)
-                .map_err(|e| entries::damaged(&format!("{}/{name}", owners.url()), format!("it is not JSON ({e})")))?;
-            Some((number, parsed))
-        }
+        Some(number) => Some((number, owner::read(&owners, number).await?)),
     };
     let is_released = highest_claim.is_none_or(|claim| released.contains(&claim));
     Ok(OwnerFacts { newest, highest_claim, is_released })

@@ -11,7 +11,7 @@ use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
 use super::entries;
-use super::fence;
+use super::numbered::{self, Naming};
 use crate::error::{Error, Result};
 use crate::storage::{Created, Folder};
 
@@ -41,8 +41,8 @@ pub async fn copy(from: &Folder, to: &Folder, kind: CopyAs) -> Result<Copied> {
             format!("there is no checkpoint with a committed batch at {}; give the checkpointLocation of a query that has run", from.url()),
         )
     };
-    let metadata = from.read("metadata").await?.ok_or_else(missing)?;
-    let committed = fence::claims(&from.child("commits")).await?;
+    let metadata = from.read_small("metadata").await?.ok_or_else(missing)?;
+    let committed = numbered::ids(&from.child("commits"), Naming::Plain).await?;
     let newest = committed.last().copied().ok_or_else(missing)?;
     if !to.list_recursive().await?.is_empty() {
         return Err(Error::config("LOCATION_NOT_EMPTY", format!("{} is not empty; copy to a new location", to.url())));
@@ -77,7 +77,7 @@ pub async fn copy(from: &Folder, to: &Folder, kind: CopyAs) -> Result<Copied> {
 fn is_part(name: &str, newest: u64, kind: CopyAs) -> bool {
     let (folder, rest) = name.split_once('/').unwrap_or(("", name));
     match folder {
-        "offsets" | "commits" => rest.parse::<u64>().is_ok_and(|batch| batch <= newest),
+        "offsets" | "commits" => numbered::id_of(rest, Naming::Plain).is_some_and(|batch| batch <= newest),
         "sources" | "state" => true,
         "_weir" => kind == CopyAs::SameQuery && rest.starts_with("sink"),
         _ => false,

@@ -8,6 +8,7 @@
 //! Safety does not rest on the looks alone: every log entry is made by
 //! create-if-absent and every sink skips what it has recorded (protocol.md 4).
 
+use super::numbered::{self, Naming};
 use crate::error::{Error, Result};
 use crate::storage::Folder;
 
@@ -45,10 +46,7 @@ pub fn claim_name(epoch: u64) -> String {
 
 /// All claimed epochs, rising. Objects with other names are not claims.
 pub async fn claims(epochs: &Folder) -> Result<Vec<u64>> {
-    let objects = epochs.list().await?;
-    let mut found: Vec<u64> = objects.iter().filter_map(|o| o.location.filename()).filter_map(|name| name.parse().ok()).collect();
-    found.sort_unstable();
-    Ok(found)
+    Ok(numbered::look(epochs, Naming::Epochs).await?.ids)
 }
 
 /// The highest of some claims.

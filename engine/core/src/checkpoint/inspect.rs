@@ -9,11 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::checksum::Seal;
 use super::entries::{self, CommitEntry, OffsetEntry};
-use super::fence;
-use super::owner::Owner;
-use super::query::{BindSink, sink_record};
-use crate::error::{Error, Result};
+use super::numbered::{self, Naming};
+use super::owner::{self, Owner};
+use super::query::{BindSink, other_id, other_query, sink_record};
+use super::{fence, shape};
+use crate::error::{Error, ErrorClass, Result};
 use crate::storage::Folder;
 
 /// What a checkpoint holds.
@@ -46,6 +48,9 @@ pub struct Inspection {
     /// The plans that can be read, by batch: what the sources' own logs are judged by.
     #[serde(skip)]
     pub plans: BTreeMap<u64, OffsetEntry>,
+    /// Whether the newest plan vouches for itself.
+    #[serde(skip)]
+    pub is_newest_sealed: bool,
 }
 
 /// The newest planned batch.
@@ -68,27 +73,29 @@ pub struct Newest {
 pub async fn inspect(root: &Folder) -> Result<Inspection> {
     let mut found = Inspection { location: root.url().to_string(), ..Inspection::default() };
     let name = |file: &str| format!("{}/{file}", root.url());
-    match root.read("metadata").await? {
-        Some(bytes) => found.query_id = noted(entries::parse_metadata(&name("metadata"), &bytes), &mut found.damage),
-        None => found.damage.push(format!("{} is missing", name("metadata"))),
+    match noted(root.read_small("metadata").await, &mut found.damage)? {
+        Some(Some(bytes)) => found.query_id = noted(entries::parse_metadata(&name("metadata"), &bytes), &mut found.damage)?,
+        Some(None) => found.damage.push(format!("{} is missing", name("metadata"))),
+        None => {}
     }
     weir_files(root, &mut found).await?;
     let (offsets, commits) = (root.child("offsets"), root.child("commits"));
-    found.planned = fence::claims(&offsets).await?;
-    found.committed = fence::claims(&commits).await?;
+    found.planned = ids(&offsets, Naming::Plain, &mut found.damage).await?;
+    found.committed = ids(&commits, Naming::Plain, &mut found.damage).await?;
     for batch in found.planned.clone() {
-        let bytes = offsets.read(&batch.to_string()).await?.unwrap_or_default();
-        let entry = noted(OffsetEntry::parse(&name(&format!("offsets/{batch}")), &bytes), &mut found.damage);
-        found.plans.extend(entry.map(|entry| (batch, entry)));
+        let read = offsets.read_small(&batch.to_string()).await;
+        let entry = read.and_then(|bytes| OffsetEntry::parse(&name(&format!("offsets/{batch}")), batch, &bytes.unwrap_or_default()));
+        if let Some((entry, seal)) = noted(entry, &mut found.damage)? {
+            found.is_newest_sealed = seal == Seal::Whole;
+            found.plans.insert(batch, entry);
+        }
     }
     for batch in found.committed.clone() {
-        let bytes = commits.read(&batch.to_string()).await?.unwrap_or_default();
-        noted(CommitEntry::parse(&name(&format!("commits/{batch}")), &bytes), &mut found.damage);
+        let read = commits.read_small(&batch.to_string()).await;
+        let entry = read.and_then(|bytes| CommitEntry::parse(&name(&format!("commits/{batch}")), &bytes.unwrap_or_default()));
+        noted(entry, &mut found.damage)?;
     }
-    for batch in without_plan(&found.planned, &found.committed) {
-        found.damage.push(format!("{} has no plan: {} is missing", name(&format!("commits/{batch}")), name(&format!("offsets/{batch}"))));
-    }
-    gaps(&mut found, root.url().as_str());
+    found.damage.extend(shape::holes(root.url().as_str(), &found.planned, &found.committed));
     let newest = found.planned.last().and_then(|batch| found.plans.get_key_value(batch));
     found.newest = newest.map(|(batch, entry)| Newest {
         batch: *batch,
@@ -121,22 +128,24 @@ fn checkpoints_among(objects: &BTreeSet<String>) -> Vec<String> {
 async fn weir_files(root: &Folder, found: &mut Inspection) -> Result<()> {
     let weir = root.child("_weir");
     let owners = weir.child("owner");
-    if let Some(number) = fence::highest(&fence::claims(&owners).await?) {
-        let bytes = owners.read(&number.to_string()).await?.unwrap_or_default();
-        let parsed = serde_json::from_slice(&bytes)
-            .map_err(|e| entries::damaged(&format!("{}/{number}", owners.url()), format!("it is not JSON ({e})")));
-        found.owner = noted(parsed, &mut found.damage);
+    if let Some(number) = ids(&owners, Naming::Plain, &mut found.damage).await?.last().copied() {
+        found.owner = noted(owner::read(&owners, number).await, &mut found.damage)?;
     }
-    found.epoch = fence::highest(&fence::claims(&weir.child("epochs")).await?);
+    found.epoch = fence::highest(&ids(&weir.child("epochs"), Naming::Epochs, &mut found.damage).await?);
     let released = fence::claims(&weir.child("released")).await?;
     found.released = found.epoch.is_some_and(|epoch| released.contains(&epoch));
-    for object in weir.list().await? {
+    for (file, _) in weir.names().await? {
         // One for each reset nonce; the first has none in its name.
-        let Some(file) = object.location.filename() else { continue };
         let is_of = |sink: &BindSink| file.strip_prefix(sink.file()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         let Some(sink) = [BindSink::Rows, BindSink::BadRecords].into_iter().find(is_of) else { continue };
-        let bytes = weir.read(file).await?.unwrap_or_default();
-        let record = noted(sink_record(&format!("{}/{file}", weir.url()), &bytes), &mut found.damage);
+        let place = format!("{}/{file}", weir.url());
+        let record = weir.read_small(&file).await.and_then(|bytes| sink_record(&place, &bytes.unwrap_or_default()));
+        let record = noted(record, &mut found.damage)?;
+        if let (Some(record), Some(query_id)) = (&record, found.query_id)
+            && let Some(other) = other_query(record, query_id)
+        {
+            found.damage.push(entries::damage_of(&format!("{}/metadata", root.url()), other_id(&place, &other, query_id)));
+        }
         let shown = match sink {
             BindSink::Rows => &mut found.sink,
             BindSink::BadRecords => &mut found.bad_records,
@@ -148,51 +157,27 @@ async fn weir_files(root: &Folder, found: &mut Inspection) -> Result<()> {
     Ok(())
 }
 
-/// Commits that lack their plan. One that is older than all plans is of a process that was frozen in its batch and went on when
-/// its successors had let go of it: it means nothing, and the next start deletes it.
-fn without_plan(planned: &[u64], committed: &[u64]) -> Vec<u64> {
-    let is_left_over = |batch: u64| planned.first().is_some_and(|oldest| batch < *oldest);
-    committed.iter().copied().filter(|batch| !planned.contains(batch) && !is_left_over(*batch)).collect()
+/// The numbers in a folder; what is strange there is damage.
+async fn ids(folder: &Folder, naming: Naming, damage: &mut Vec<String>) -> Result<Vec<u64>> {
+    let looked = noted(numbered::look(folder, naming).await, damage)?.unwrap_or_default();
+    damage.extend(looked.strange);
+    Ok(looked.ids)
 }
 
-/// A plan that is missing between two kept ones. One that was never committed, though later ones were, is left over in the same way.
-fn gaps(found: &mut Inspection, location: &str) {
-    let newest = found.committed.last().copied();
-    for pair in found.planned.windows(2) {
-        if newest > Some(pair[0]) && !found.committed.contains(&pair[0]) {
-            continue;
+/// What was read; what does not fit is noted as damage, anything else that went wrong is not.
+fn noted<T>(read: Result<T, Error>, damage: &mut Vec<String>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.class() == ErrorClass::Incompatible => {
+            damage.push(error.message().to_owned());
+            Ok(None)
         }
-        match (pair[0] + 1, pair[1] - 1) {
-            (first, last) if first > last => {}
-            (first, last) if first == last => found.damage.push(format!("{location}/offsets/{first} is missing between kept batches")),
-            (first, last) => {
-                found.damage.push(format!("{location}/offsets/{first} to {location}/offsets/{last} are missing between kept batches"));
-            }
-        }
+        other => other.map(Some),
     }
-}
-
-fn noted<T>(parsed: Result<T, Error>, damage: &mut Vec<String>) -> Option<T> {
-    parsed.map_err(|error| damage.push(error.message().to_owned())).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_frozen_process_leaves_is_no_damage() {
-        let found = |planned: &[u64], committed: &[u64]| {
-            let mut found = Inspection { planned: planned.to_vec(), committed: committed.to_vec(), ..Inspection::default() };
-            found.damage = without_plan(planned, committed).into_iter().map(|batch| format!("ck/commits/{batch}")).collect();
-            gaps(&mut found, "ck");
-            found.damage
-        };
-        assert_eq!(found(&[57, 58, 59], &[54, 57, 58]), Vec::<String>::new(), "the commit that it made late");
-        assert_eq!(found(&[53, 57, 58], &[57, 58]), Vec::<String>::new(), "the plan that it made late");
-        assert_eq!(found(&[57, 59], &[57]), ["ck/offsets/58 is missing between kept batches"]);
-        assert_eq!(found(&[57, 59], &[57, 58]), ["ck/commits/58", "ck/offsets/58 is missing between kept batches"]);
-    }
 
     #[test]
     fn a_checkpoint_is_told_from_what_lies_in_it() {

@@ -9,6 +9,7 @@
 use bytes::Bytes;
 
 use super::fence::Fence;
+use super::numbered::{self, Naming};
 use crate::error::Result;
 use crate::storage::Folder;
 
@@ -62,11 +63,9 @@ impl FencedLog {
         Ok(objects.iter().filter_map(|o| o.location.filename()).map(str::to_owned).collect())
     }
 
-    /// The entries whose names are plain numbers, rising.
+    /// The entries, whose names are plain numbers, rising; the log must hold nothing that only looks like one.
     pub async fn ids(&self) -> Result<Vec<u64>> {
-        let mut ids: Vec<u64> = self.names().await?.iter().filter_map(|name| name.parse().ok()).collect();
-        ids.sort_unstable();
-        Ok(ids)
+        numbered::ids(&self.folder, Naming::Plain).await
     }
 
     /// Deletes an entry; retention only.

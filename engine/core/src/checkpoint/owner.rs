@@ -1,4 +1,4 @@
-//! Whose checkpoint it is: a pure decision over the recorded owners.
+//! Whose checkpoint it is: the files of owners, and a pure decision over them.
 //!
 //! A checkpoint belongs to one query of one task of one job, identified by the
 //! job's UID. A job that was deleted and applied again has a new UID: it may go
@@ -7,7 +7,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::entries;
 use crate::error::{Error, Result};
+use crate::storage::Folder;
 
 /// The owner of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +61,13 @@ pub fn decide(facts: &OwnerFacts, own: &Owner, adopt: Option<u64>, location: &st
         return Ok(OwnerStep::Create(number + 1));
     }
     Err(refusal(newest, own, facts.highest_claim, location))
+}
+
+/// Reads owner `number` in the folder of owners.
+pub async fn read(owners: &Folder, number: u64) -> Result<Owner> {
+    let name = number.to_string();
+    let bytes = owners.read_small(&name).await?.unwrap_or_default();
+    entries::object(&bytes).map_err(|e| entries::damaged(&format!("{}/{name}", owners.url()), format!("it is not JSON of an owner ({e})")))
 }
 
 fn same_place(a: &Owner, b: &Owner) -> bool {

@@ -6,10 +6,12 @@
 
 use uuid::Uuid;
 
+use super::checksum::Seal;
 use super::claim::Claim;
 use super::entries::{CommitEntry, OffsetEntry, damaged};
 use super::fence::Fence;
 use super::log::{Appended, FencedLog};
+use super::numbered::HIGHEST;
 use super::recovery::{self, Facts, Recovery};
 use crate::error::{Error, Result};
 use crate::failpoint;
@@ -119,11 +121,16 @@ impl QueryLog {
         let since = self.next_batch().await?;
         let mut record = sink_record(&name, identity.as_bytes())?;
         record.insert(SINCE.to_owned(), since.into());
+        record.insert(QUERY.to_owned(), self.query_id().to_string().into());
         record.insert(INSTANCE.to_owned(), self.claim.instance().to_string().into());
         let body = serde_json::to_vec(&record).expect("an identity is strings");
         failpoint::hit("claim.sink-identity.before")?;
         if let Some(stored) = self.claim.weir().create_or_read(&name, body).await? {
-            let recorded = sink_record(&format!("{}/{name}", self.claim.weir().url()), &stored)?;
+            let place = format!("{}/{name}", self.claim.weir().url());
+            let recorded = sink_record(&place, &stored)?;
+            if let Some(other) = other_query(&recorded, self.query_id()) {
+                return Err(damaged(&format!("{}/metadata", self.root.url()), other_id(&place, &other, self.query_id())));
+            }
             if !same_sink(&recorded, &record) {
                 return Err(self.sink_changed(sink, &recorded, &record));
             }
@@ -179,12 +186,14 @@ impl QueryLog {
     ///
     /// A predecessor that was cut off may finish the batch that it had begun
     /// between the sink's reading and the lists, so a sink that seems behind is
-    /// read again before it is refused.
+    /// read again before it is refused. `went_back` says of two plans what of the later lies before the earlier; a plan
+    /// that vouches for itself is not asked about.
     pub async fn recover<F>(
         &self,
         read_sinks: impl Fn() -> F,
         records_since: Option<u64>,
         sources: usize,
+        went_back: impl Fn(&OffsetEntry, &OffsetEntry) -> Option<String>,
     ) -> Result<(Recovery, Option<u64>)>
     where
         F: Future<Output = Result<Recorded>>,
@@ -195,10 +204,16 @@ impl QueryLog {
         let committed = self.commits.ids().await?;
         let newest = planned.last().copied();
         let before = newest.and_then(|id| id.checked_sub(1));
+        let (newest_entry, before_entry) = (self.offset_entry(newest).await?, self.offset_entry(before).await?);
+        if let (Some(batch), Some((entry, Seal::Absent)), Some((before, _))) = (newest, &newest_entry, &before_entry)
+            && let Some(why) = went_back(before, entry)
+        {
+            return Err(damaged(&self.name("offsets", batch), why));
+        }
         let mut facts = Facts {
             location: self.root.url().to_string(),
-            newest: self.offset_entry(newest).await?,
-            before_newest: self.offset_entry(before).await?,
+            newest: newest_entry.map(|(entry, _)| entry),
+            before_newest: before_entry.map(|(entry, _)| entry),
             newest_commit: self.commit_entry(committed.last().copied()).await?,
             planned,
             committed,
@@ -220,11 +235,13 @@ impl QueryLog {
     /// Writes the plan of a batch ahead, or takes the one that is there.
     pub async fn plan(&self, batch: u64, entry: &OffsetEntry) -> Result<Planned> {
         failpoint::hit("batch.offsets.before")?;
-        let appended = self.offsets.append(&batch.to_string(), entry.to_text()).await?;
+        let appended = self.offsets.append(&batch.to_string(), entry.to_text(batch)).await?;
         failpoint::hit("batch.offsets.after")?;
         match appended {
             Appended::New => Ok(Planned::AsProposed),
-            Appended::Stored(bytes) => OffsetEntry::parse(&self.name("offsets", batch), &bytes).map(Planned::Stored),
+            Appended::Stored(bytes) => {
+                OffsetEntry::parse(&self.name("offsets", batch), batch, &bytes).map(|(entry, _)| Planned::Stored(entry))
+            }
         }
     }
 
@@ -254,7 +271,7 @@ impl QueryLog {
     /// process may have left entries that `purge` passed by.
     pub async fn purge_all(&self, batch: u64, retain: u64) -> Result<()> {
         for log in [&self.commits, &self.offsets] {
-            for id in log.ids().await?.into_iter().filter(|id| id + retain < batch) {
+            for id in log.ids().await?.into_iter().filter(|id| id.saturating_add(retain) < batch) {
                 log.delete(&id.to_string()).await?;
             }
         }
@@ -265,15 +282,15 @@ impl QueryLog {
         format!("{}/{log}/{id}", self.root.url())
     }
 
-    async fn offset_entry(&self, id: Option<u64>) -> Result<Option<OffsetEntry>> {
+    async fn offset_entry(&self, id: Option<u64>) -> Result<Option<(OffsetEntry, Seal)>> {
         let Some(id) = id else { return Ok(None) };
-        let bytes = self.offsets.read(&id.to_string()).await?;
-        bytes.map(|bytes| OffsetEntry::parse(&self.name("offsets", id), &bytes)).transpose()
+        let bytes = self.offsets.folder().read_small(&id.to_string()).await?;
+        bytes.map(|bytes| OffsetEntry::parse(&self.name("offsets", id), id, &bytes)).transpose()
     }
 
     async fn commit_entry(&self, id: Option<u64>) -> Result<Option<CommitEntry>> {
         let Some(id) = id else { return Ok(None) };
-        let bytes = self.commits.read(&id.to_string()).await?;
+        let bytes = self.commits.folder().read_small(&id.to_string()).await?;
         bytes.map(|bytes| CommitEntry::parse(&self.name("commits", id), &bytes)).transpose()
     }
 }
@@ -285,7 +302,7 @@ fn same_sink(recorded: &SinkRecord, now: &SinkRecord) -> bool {
 }
 
 fn is_of_identity(field: &str) -> bool {
-    ![SINCE, INSTANCE].contains(&field)
+    ![SINCE, INSTANCE, QUERY].contains(&field)
 }
 
 pub(super) type SinkRecord = serde_json::Map<String, serde_json::Value>;
@@ -295,9 +312,29 @@ const SINCE: &str = "sinceBatch";
 /// Another one: the process that wrote it.
 const INSTANCE: &str = "instance";
 
+/// And the query that was bound to the sink, by its id.
+const QUERY: &str = "queryId";
+
 /// Reads the record of a sink; `name` is the file, for errors.
 pub(super) fn sink_record(name: &str, bytes: &[u8]) -> Result<SinkRecord> {
-    serde_json::from_slice(bytes).map_err(|e| damaged(name, format!("it is not a JSON object ({e})")))
+    let record: SinkRecord = serde_json::from_slice(bytes).map_err(|e| damaged(name, format!("it is not a JSON object ({e})")))?;
+    match record.get(SINCE) {
+        Some(since) if since.as_u64().is_none_or(|since| since > HIGHEST) => {
+            Err(damaged(name, format!("its {SINCE} is {since}, which is no batch")))
+        }
+        _ => Ok(record),
+    }
+}
+
+/// The id of the query that a record of a sink is of, where it is not this one.
+pub(super) fn other_query(record: &SinkRecord, query_id: Uuid) -> Option<String> {
+    let recorded = record.get(QUERY)?.as_str().unwrap_or_default();
+    (recorded != query_id.to_string()).then(|| recorded.to_owned())
+}
+
+/// What is wrong with `metadata` then.
+pub(super) fn other_id(record: &str, recorded: &str, query_id: Uuid) -> String {
+    format!("it names the query {query_id}, and {record} was written by the query {recorded}, whose batches the sink knows")
 }
 
 #[cfg(test)]

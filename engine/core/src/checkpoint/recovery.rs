@@ -14,6 +14,7 @@
 use crate::error::{Error, Result};
 
 use super::entries::{CommitEntry, OffsetEntry, damaged};
+use super::shape;
 
 /// What a checkpoint holds, as far as recovery needs it.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +92,7 @@ pub fn decide(facts: Facts) -> Result<Recovery> {
     if entry.offsets.len() != facts.sources {
         return Err(source_count(&facts.location, entry.offsets.len(), facts.sources));
     }
-    match committed {
+    let recovery = match committed {
         Some(commit) if commit > newest => Err(commit_without_plan(&facts.location, commit)),
         Some(commit) if commit == newest => {
             let next = facts.newest_commit.unwrap_or_default().next_watermark_ms;
@@ -105,7 +106,9 @@ pub fn decide(facts: Facts) -> Result<Recovery> {
                 format!("batch {} doesn't exist, and batch {newest} starts where it ended", newest - 1),
             )),
         },
-    }
+    }?;
+    let holes = shape::holes(&facts.location, &facts.planned, &facts.committed);
+    if holes.is_empty() { Ok(recovery) } else { Err(Error::incompatible("CHECKPOINT_DAMAGED", holes.join("; "))) }
 }
 
 /// Whether the sink is to be read again before it is called behind.

@@ -5,13 +5,14 @@
 //! spelling of a location, and create-if-absent, the one primitive that the
 //! protocol rests on. On local disks it is durable (`local`); object stores
 //! are durable by nature, and `insist` asks them again when an answer got lost. `links` tells when two paths of a disk
-//! are one.
+//! are one, `obstacles` what is there in place of a file.
 //!
 //! Does not know what is stored: that is `log`, the sources and the sinks.
 
 mod insist;
 mod links;
 mod local;
+mod obstacles;
 mod walk;
 
 use std::error::Error as StdError;
@@ -32,8 +33,16 @@ use crate::error::{Error, Result};
 
 /// Refusals of an object that is not there.
 const BLIND_REFUSALS: u32 = 10;
+/// The most that is read of a log into memory; a compaction of some million files is smaller.
+const MOST_BYTES: u64 = 1 << 30;
+/// The most that is read of a file of which there is not much to say: a plan over a hundred thousand partitions is smaller.
+const FEW_BYTES: u64 = 64 << 20;
 /// The wait after the second of them; each further one is longer.
 const BLIND_PAUSE: Duration = Duration::from_millis(10);
+
+/// What to do about something that is not what Weir writes.
+const PUT_RIGHT: &str = "take it away, and restore what was there from a copy, or start a new checkpoint at a new checkpointLocation with a \
+                         changed checkpointResetNonce";
 
 /// A folder in some store, and the operations the protocol needs on it.
 #[derive(Clone, Debug)]
@@ -217,9 +226,23 @@ impl Folder {
         Err(Error::retryable("STORAGE_FAILURE", format!("the store refuses {}/{name} as taken but shows no such object", self.url)))
     }
 
-    /// Reads an object whole; `None` when there is none.
+    /// Reads an object whole; `None` when there is none. What is not a file, or no file of a log by its size, is refused.
     pub async fn read(&self, name: &str) -> Result<Option<Bytes>> {
+        self.read_at_most(name, MOST_BYTES).await
+    }
+
+    /// The same for files that are small.
+    pub async fn read_small(&self, name: &str) -> Result<Option<Bytes>> {
+        self.read_at_most(name, FEW_BYTES).await
+    }
+
+    async fn read_at_most(&self, name: &str, most: u64) -> Result<Option<Bytes>> {
+        self.obstacle(name)?;
         match self.store.get(&self.path_of(name)).await {
+            Ok(found) if found.meta.size > most => Err(Error::incompatible(
+                "FILE_TOO_LARGE",
+                format!("{}/{name} has {} bytes, and no more than {most} are read of such a file: {PUT_RIGHT}", self.url, found.meta.size),
+            )),
             Ok(found) => found.bytes().await.map(Some).map_err(|e| self.failed("read", name, e)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.failed("read", name, error)),
@@ -240,6 +263,25 @@ impl Folder {
         }
     }
 
+    /// The names directly in the folder, and of each whether it is a file, in order.
+    pub async fn names(&self) -> Result<Vec<(String, bool)>> {
+        if self.is_local() {
+            return obstacles::names(&self.path_on_disk("")).map_err(|error| {
+                self.in_the_way("").unwrap_or_else(|| Error::retryable("STORAGE_FAILURE", format!("could not list {}: {error}", self.url)))
+            });
+        }
+        let listed = match self.store.list_with_delimiter(Some(&self.prefix)).await {
+            Err(object_store::Error::NotFound { .. }) => return Ok(Vec::new()),
+            listed => listed.map_err(|error| self.failed("list", "", error))?,
+        };
+        let name = |path: &Path| path.filename().map(str::to_owned);
+        let files = listed.objects.iter().filter_map(|object| Some((name(&object.location)?, true)));
+        let folders = listed.common_prefixes.iter().filter_map(|prefix| Some((name(prefix)?, false)));
+        let mut names: Vec<(String, bool)> = files.chain(folders).collect();
+        names.sort();
+        Ok(names)
+    }
+
     /// Everything below the folder, at any depth.
     pub async fn list_recursive(&self) -> Result<Vec<ObjectMeta>> {
         self.store.list(Some(&self.prefix)).try_collect().await.map_err(|e| self.failed("list", "", e))
@@ -253,7 +295,25 @@ impl Folder {
         }
     }
 
+    fn path_on_disk(&self, name: &str) -> std::path::PathBuf {
+        std::path::Path::new("/").join(self.path_of(name).as_ref())
+    }
+
+    /// Refuses what is there in place of a file.
+    fn obstacle(&self, name: &str) -> Result<()> {
+        self.in_the_way(name).map_or(Ok(()), Err)
+    }
+
+    /// What stands on a disk where the file `name`, or the folder itself, should be.
+    fn in_the_way(&self, name: &str) -> Option<Error> {
+        let found = self.is_local().then(|| obstacles::find(&self.path_on_disk(name), !name.is_empty())).flatten()?;
+        Some(Error::incompatible("NOT_A_FILE", format!("{found}: {PUT_RIGHT}")))
+    }
+
     fn failed(&self, action: &str, name: &str, error: object_store::Error) -> Error {
+        if let Some(obstacle) = self.in_the_way(name) {
+            return obstacle;
+        }
         let object = if name.is_empty() { self.url.to_string() } else { format!("{}/{name}", self.url) };
         failure("STORAGE_FAILURE", format!("could not {action} {object}"), error)
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use weir_connect::expressions::Expressions;
 use weir_connect::open::{MalformedRecords, SinkContext, SinkRole, SinkSettings, SourceContext, SourcePlace};
 use weir_connect::{PreparedSource, RecordColumns, Scan, Sink, Source, Standing};
-use weir_connect::{bad_records, registry};
+use weir_connect::{bad_records, registry, source_logs};
 use weir_core::checkpoint::{BindSink, Claimant, Owner, QueryLog, Recorded, Recovery, claim};
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
@@ -104,7 +104,7 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
         };
         Ok(Recorded { rows: sink.recorded_batch(query_id).await?, bad_records })
     };
-    let recovered = log.recover(recorded, sink.records_every_batch().then_some(bound.since), order.len()).await;
+    let recovered = log.recover(recorded, sink.records_every_batch().then_some(bound.since), order.len(), source_logs::went_back).await;
     let (recovery, sink_recorded) = match recovered {
         Ok(recovered) => recovered,
         Err(error) => {

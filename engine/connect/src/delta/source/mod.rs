@@ -39,6 +39,7 @@ use self::offset::{DeltaOffset, Mark, Stage};
 pub use self::options::DeltaSourceOptions;
 use self::plan::{Limits, Walk, lies_between};
 use self::read::{Piece, TableScan};
+pub use self::starting::damage;
 use self::table::SourceTable;
 use self::waiting::Waiting;
 use crate::delta::location::TableLocation;
@@ -91,6 +92,12 @@ pub struct DeltaSource {
     snapshot: Option<(u64, Arc<Vec<DataFile>>)>,
     waiting: Waiting,
     scan: Option<(Vec<usize>, Arc<TableScan>)>,
+}
+
+/// Whether the offset `last` lies before `before` in one table; what cannot be read is told elsewhere.
+pub fn lies_before(before: &Offset, last: &Offset) -> bool {
+    let read = |offset| DeltaOffset::read(offset).ok();
+    read(before).zip(read(last)).is_some_and(|(before, last)| before.table_id == last.table_id && last.mark < before.mark)
 }
 
 /// How far this run goes.

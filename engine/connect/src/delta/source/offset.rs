@@ -8,6 +8,8 @@
 //! other's checkpoint. Knows no table.
 
 use serde::{Deserialize, Serialize};
+use weir_core::checkpoint::entries::object;
+use weir_core::checkpoint::numbered::HIGHEST;
 use weir_core::{Error, Offset, Result};
 
 /// A place in a table's history; ordered as its files are read.
@@ -76,7 +78,16 @@ impl DeltaOffset {
 
     /// Reads an offset of the table `table_id` at `url`.
     pub fn from_checkpoint(offset: &Offset, table_id: &str, url: &str) -> Result<Self> {
-        let stored: Stored = serde_json::from_str(offset.json()).map_err(|e| unreadable(offset).with_source(e))?;
+        let read = Self::read(offset)?;
+        if read.table_id == table_id { Ok(read) } else { Err(other_table(url, table_id, &read.table_id)) }
+    }
+
+    /// Reads an offset of any table.
+    pub fn read(offset: &Offset) -> Result<Self> {
+        let stored: Stored = object(offset.json().as_bytes()).map_err(|e| unreadable(offset).with_source(e))?;
+        if stored.reservoir_version > HIGHEST {
+            return Err(unreadable(offset));
+        }
         let file = match (stored.source_version, stored.index) {
             (1, BASE_V1) | (3, BASE_V3) => None,
             (3, -20 | -19) => {
@@ -97,9 +108,6 @@ impl DeltaOffset {
                 ));
             }
         };
-        if stored.reservoir_id != table_id {
-            return Err(other_table(url, table_id, &stored.reservoir_id));
-        }
         let stage = if stored.is_starting_version { Stage::FirstSnapshot } else { Stage::Log };
         Ok(Self { table_id: stored.reservoir_id, mark: Mark { version: stored.reservoir_version, file }, stage })
     }
@@ -153,6 +161,8 @@ mod tests {
     fn what_cannot_be_gone_on_from_is_refused() {
         for (text, condition) in [
             ("{\"logOffset\":3}".to_owned(), "DELTA_INVALID_SOURCE_OFFSET_FORMAT"),
+            (json(1, u64::MAX, -1, false), "DELTA_INVALID_SOURCE_OFFSET_FORMAT"),
+            ("[1,\"t\",3,-1,false]".to_owned(), "DELTA_INVALID_SOURCE_OFFSET_FORMAT"),
             (json(1, 3, -5, false), "DELTA_INVALID_SOURCE_OFFSET_FORMAT"),
             (json(3, 3, -20, false), "DELTA_INVALID_SOURCE_OFFSET_FORMAT"),
             (json(4, 3, 0, false), "DELTA_INVALID_FORMAT_FROM_SOURCE_VERSION"),

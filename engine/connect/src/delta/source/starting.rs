@@ -32,15 +32,31 @@ pub async fn store(log: &FencedLog, beginning: &DeltaOffset, table: &SourceTable
 }
 
 fn from_entry(entry: &[u8], log: &FencedLog, table: &SourceTable) -> Result<DeltaOffset> {
-    let place = format!("{}/{ENTRY}", log.folder().url());
+    let parsed = DeltaOffset::from_checkpoint(&offset_of(entry, log)?, &table.id, table.location.url().as_str());
+    parsed.map_err(|e| e.context(place(log)))
+}
+
+/// What a run cannot read of the log of a source with this newest offset, whatever its table.
+pub async fn damage(log: &FencedLog, last: Option<&Offset>) -> Result<()> {
+    last.map(DeltaOffset::read).transpose()?;
+    let Some(entry) = log.read(ENTRY).await? else { return Ok(()) };
+    DeltaOffset::read(&offset_of(&entry, log)?).map(drop).map_err(|e| e.context(place(log)))
+}
+
+fn place(log: &FencedLog) -> String {
+    format!("{}/{ENTRY}", log.folder().url())
+}
+
+fn offset_of(entry: &[u8], log: &FencedLog) -> Result<Offset> {
+    let place = place(log);
     let json = std::str::from_utf8(entry).ok().and_then(|text| text.strip_prefix("v1\n")).ok_or_else(|| {
         Error::incompatible(
             "DELTA_INVALID_SOURCE_OFFSET_FORMAT",
             format!("the beginning of the Delta source in {place} cannot be read; restore the file, or use a new checkpointLocation"),
         )
     })?;
-    let parsed = DeltaOffset::from_checkpoint(&Offset::new(json.trim()), &table.id, table.location.url().as_str());
-    parsed.map_err(|e| e.context(place))
+    // An offset is one line.
+    Ok(Offset::new(json.trim().replace(['\n', '\r'], " ")))
 }
 
 /// What the options mean for the table now.

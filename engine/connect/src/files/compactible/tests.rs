@@ -21,9 +21,17 @@ fn settings(interval: u64) -> LogSettings {
 fn sparks_texts_survive_reading_and_writing() {
     let source: Vec<FileEntry> = parse(SOURCE_LOG.as_bytes(), "0").unwrap();
     assert_eq!((source.len(), source[1].batch_id), (2, 1));
-    assert_eq!(render(&source).unwrap(), SOURCE_LOG);
+    let written = render(0, &source).unwrap();
+    assert!(written.contains("\"batchId\":0,\"weirChecksum\":\"") && written.ends_with(SOURCE_LOG.lines().last().unwrap()), "{written}");
+    assert_eq!(parse::<FileEntry>(written.as_bytes(), "ck/sources/0/0").unwrap(), source);
+    for (changed, name) in
+        [(written.replace("01.json", "02.json"), "0"), (written.clone(), "1"), (written[..written.rfind('\n').unwrap()].to_owned(), "0")]
+    {
+        let error = parse::<FileEntry>(changed.as_bytes(), name).unwrap_err().to_string();
+        assert!(error.contains("its text was changed") && error.contains("restore it"), "{error}");
+    }
     let sink: Vec<SinkFileStatus> = parse(SINK_LOG.as_bytes(), "0").unwrap();
-    assert_eq!(render(&sink).unwrap(), SINK_LOG);
+    assert_eq!(render(0, &sink).unwrap(), SINK_LOG);
     assert!(parse::<FileEntry>(b"v1", "0").unwrap().is_empty());
     for damaged in ["", "v2\n", "{}", "v1\n{\"path\":"] {
         assert!(parse::<FileEntry>(damaged.as_bytes(), "0").is_err(), "{damaged}");
@@ -38,6 +46,8 @@ fn the_interval_of_a_log_wins_as_in_spark() {
     assert_eq!(interval_for(&names(&["11.compact", "12"]), 5), 6);
     assert_eq!(interval_for(&names(&["2.compact"]), 10), 3);
     assert_eq!(interval_for(&names(&["6.compact"]), 5), 7);
+    assert_eq!(interval_for(&names(&["23.compact"]), 5), 6);
+    assert_eq!(interval_for(&names(&["999999999988.compact"]), 10), 999_999_999_989, "a prime, found at once");
     assert_eq!(name_of(9, 10), "9.compact");
     assert_eq!(id_of("19.compact"), Some(19));
     assert_eq!(id_of(".9.crc"), None);

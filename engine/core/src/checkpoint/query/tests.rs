@@ -39,7 +39,7 @@ async fn a_batch_finished_after_the_sink_was_read_is_no_lost_batch() {
         }
         Ok(Recorded { rows: seen, bad_records: None })
     };
-    let (recovery, recorded) = successor.recover(read, Some(0), 1).await.unwrap();
+    let (recovery, recorded) = successor.recover(read, Some(0), 1, |_, _| None).await.unwrap();
     assert_eq!(recovery, Recovery::Next { batch: 1, last: entry(1), watermark_ms: 0 });
     assert_eq!((recorded, *readings.lock().unwrap()), (Some(0), 2));
 }
@@ -51,7 +51,7 @@ async fn a_sink_that_stays_behind_is_refused() {
     let log = claimed(&root, 1).await;
     log.plan(0, &entry(1)).await.unwrap();
     log.commit(0, &CommitEntry::default()).await.unwrap();
-    let error = log.recover(|| async { Ok(Recorded::default()) }, Some(0), 1).await.unwrap_err();
+    let error = log.recover(|| async { Ok(Recorded::default()) }, Some(0), 1, |_, _| None).await.unwrap_err();
     assert_eq!((error.class(), error.condition()), (ErrorClass::Incompatible, "SINK_BEHIND_CHECKPOINT"));
 }
 
