@@ -68,6 +68,31 @@ fn a_batch_outlives_its_transaction_and_its_process() {
     assert!(numbers.iter().copied().eq(0..ROWS), "{} rows", numbers.len());
 }
 
+/// A raised nonce begins anew at another topic. A process that is killed before its first record there has sent nothing, and the next
+/// one knows it; once rows may have come, a record that is gone leaves them in doubt.
+#[test]
+fn a_new_beginning_that_was_cut_off_is_begun_again() {
+    let broker = Broker::shared();
+    let (old, new) = (broker.new_topic("before", 1, &[]).unwrap(), broker.new_topic("after", 1, &[]).unwrap());
+    let place = place("nonce", &broker.bootstrap_servers(), &old, 600_000);
+    let killed = |epoch: u64, failpoint: &str| {
+        assert_eq!(task(&place, epoch, &format!("{failpoint}=return(kill)")).wait(DEADLINE).unwrap().code(), None, "{failpoint}");
+    };
+    killed(1, "batch.refence.after");
+    let manifest = std::fs::read_to_string(place.path().join("job.yaml")).unwrap();
+    let raised = manifest.replace(&old, &new).replace("checkpointLocation: checkpoint", "checkpointLocation: checkpoint\n      checkpointResetNonce: 1");
+    place.write("job.yaml", &raised);
+    for (epoch, failpoint) in [(2, "claim.sink-identity.after"), (3, "sink.marker.before"), (4, "claim.sink-begin.before"), (5, "batch.refence.after")] {
+        killed(epoch, failpoint);
+    }
+    let metadata: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path().join("checkpoint/metadata")).unwrap()).unwrap();
+    broker.delete_group(&format!("weir-{}", metadata["id"].as_str().unwrap())).unwrap();
+    assert_eq!(task(&place, 6, "").wait(DEADLINE).unwrap().code(), Some(21), "the record is lost after rows may have come");
+    place.write("job.yaml", &raised.replace("ResetNonce: 1", "ResetNonce: 2"));
+    assert_eq!(task(&place, 7, "").wait(DEADLINE).unwrap().code(), Some(0));
+    assert_eq!((broker.read_all(&old).unwrap().len(), broker.read_all(&new).unwrap().len() as u64), (0, ROWS));
+}
+
 /// A broker that does not answer keeps no stop waiting, and what was begun is finished once by the next run.
 #[test]
 fn a_stop_does_not_wait_for_the_commit_of_a_silent_broker() {

@@ -104,7 +104,7 @@ pub struct Standing {
     pub committed: Option<u64>,
     /// The batch that was planned and is not known to be committed.
     pub in_doubt: Option<u64>,
-    /// Whether the checkpoint has met this sink just now, so that none of its batches can be there.
+    /// Whether the sink was not ready for rows of this checkpoint before, so that none of its batches can be there.
     pub is_new: bool,
 }
 

@@ -25,6 +25,8 @@ pub const ALL: &[&str] = &[
     "claim.sink-identity.after",
     "claim.sink-read.after",
     "claim.recovery.after",
+    "claim.sink-begin.before",
+    "claim.sink-begin.after",
     "claim.cleanup.before",
     "claim.cleanup.after",
     "batch.fence.after",

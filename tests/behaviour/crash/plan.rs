@@ -48,7 +48,7 @@ const LATEST: u32 = 1100;
 
 /// Places that only a first start passes.
 pub fn only_at_first(failpoint: &str) -> bool {
-    failpoint.starts_with("claim.metadata") || failpoint.starts_with("claim.owner")
+    ["claim.metadata", "claim.owner", "claim.sink-begin"].iter().any(|place| failpoint.starts_with(place))
 }
 
 /// How often a place is passed before it acts: some are passed once a start,

@@ -45,6 +45,11 @@ pub enum BindSink {
 }
 
 impl BindSink {
+    /// The file in `_weir/` that says that the sink was made ready for rows under a nonce.
+    fn begun(self, nonce: u64) -> String {
+        format!("{}-begun.{nonce}", self.file())
+    }
+
     /// The file in `_weir/` that names the sink; those of reset nonces end with `.<nonce>`.
     pub(super) fn file(self) -> &'static str {
         match self {
@@ -75,7 +80,7 @@ pub struct Recorded {
 pub struct BoundSink {
     /// The first batch that the sink was to get.
     pub since: u64,
-    /// Whether they have met just now.
+    /// Whether the sink was not made ready for rows yet, so that none of them can be there.
     pub is_new: bool,
 }
 
@@ -136,11 +141,20 @@ impl QueryLog {
             }
             failpoint::hit("claim.sink-identity.after")?;
             let since = recorded.get(SINCE).and_then(serde_json::Value::as_u64).unwrap_or(0);
-            // An answer that got lost makes a record of one's own look like an older one.
-            return Ok(BoundSink { since, is_new: recorded.get(INSTANCE) == record.get(INSTANCE) });
+            // An answer that got lost makes a record of one's own look like an older one. Whoever writes the query's id
+            // into the record says too when rows may come.
+            let has_begun = recorded.get(QUERY).is_none() || self.claim.weir().read_small(&sink.begun(nonce)).await?.is_some();
+            return Ok(BoundSink { since, is_new: recorded.get(INSTANCE) == record.get(INSTANCE) || !has_begun });
         }
         failpoint::hit("claim.sink-identity.after")?;
         Ok(BoundSink { since, is_new: true })
+    }
+
+    /// Records that rows may come to a sink that was bound just now: from here on it is not new, whoever looks.
+    pub async fn sink_begins(&self, sink: BindSink, nonce: u64) -> Result<()> {
+        failpoint::hit("claim.sink-begin.before")?;
+        self.claim.weir().create_or_read(&sink.begun(nonce), "{}").await?;
+        failpoint::hit("claim.sink-begin.after")
     }
 
     fn sink_changed(&self, sink: BindSink, recorded: &SinkRecord, now: &SinkRecord) -> Error {

@@ -115,6 +115,9 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
         }
     };
     sink.resume(standing(&recovery, bound.is_new)).await?;
+    if bound.is_new {
+        log.sink_begins(BindSink::Rows, definition.reset_nonce).await?;
+    }
     log.claim().clean_up().await?;
     let lanes = Lanes::new(&definition.name, Arc::new(compiled), definition.session.lanes.unwrap_or(environment.lanes));
     Ok(OpenQuery { log, sources, scans: Arc::new(scans), sink, bad_records, lanes, recovery, sink_recorded })

@@ -64,6 +64,9 @@ async fn a_sink_made_anew_under_its_name_is_another() {
     assert!(log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new);
     assert!(log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new, "the same process, whose answer got lost");
     let log = claimed(&root, 2).await;
+    assert!(log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new, "its process ended before rows could come");
+    log.sink_begins(BindSink::Rows, 0).await.unwrap();
+    let log = claimed(&root, 3).await;
     assert!(!log.bind_sink(BindSink::Rows, &sink("t", "A"), 0).await.unwrap().is_new);
     for (now, words) in
         [(sink("t", "B"), "deleted and made anew (its id was \"A\" and is \"B\")"), (sink("u", "A"), "was written for the sink")]
@@ -74,4 +77,7 @@ async fn a_sink_made_anew_under_its_name_is_another() {
         assert!(!error.to_string().contains(INSTANCE) && !error.to_string().contains(SINCE), "{error}");
     }
     assert!(log.bind_sink(BindSink::Rows, &sink("t", "B"), 1).await.unwrap().is_new);
+    // Earlier versions left nothing to tell when rows might come.
+    root.create_new("_weir/sink.2", sink("t", "C")).await.unwrap();
+    assert!(!log.bind_sink(BindSink::Rows, &sink("t", "C"), 2).await.unwrap().is_new);
 }
