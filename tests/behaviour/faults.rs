@@ -190,11 +190,20 @@ fn fault_brokers_that_take_no_rows_do_not_hold_a_stop() {
     let sink = format!("{{format: kafka, options: {{kafka.bootstrap.servers: '{servers}', topic: t}}}}");
     let (sources, sql) =
         (&["{name: raw, format: rate, options: {rowsPerSecond: '10'}}"][..], "SELECT CAST(value AS STRING) AS value FROM raw");
-    let task = bare_task(&place, Query { name: "query", sources, sql, sink: &sink, trigger: "{processingTime: 100ms}", fields: &[] });
+    let query = || Query { name: "query", sources, sql, sink: &sink, trigger: "{processingTime: 100ms}", fields: &[] };
+    let manifest = || job(&[query()]);
+    let task = bare_task(&place, query());
     let planned = place.path().join("checkpoint-query/offsets/1");
     wait_for("a batch with rows is planned", || planned.exists().then_some(()));
     stops_at_once(&place, &task);
     assert!(!place.path().join("checkpoint-query/commits/1").exists());
+    // Whoever looks is told who does not answer.
+    let runner = place.start(&manifest(), &[]);
+    let words = format!("the Kafka servers {servers} do not answer: ");
+    wait_for("the servers are named", || {
+        self::task(&place)["queries"][0]["message"].as_str().is_some_and(|text| text.starts_with(&words)).then_some(())
+    });
+    stop(&runner);
 }
 
 /// Ten rows are read, ten more are produced of which five are aged out.

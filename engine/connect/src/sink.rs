@@ -18,6 +18,8 @@ use async_trait::async_trait;
 
 use weir_core::Result;
 
+use crate::source::Outage;
+
 /// Which batch is written, by whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchId {
@@ -156,6 +158,11 @@ pub trait Sink: Send + Sync {
     /// Whether what was sent has not been acknowledged for a while; a stop then waits for nothing.
     fn is_silent(&self) -> bool {
         false
+    }
+
+    /// Who does not answer while rows wait for it.
+    fn outage(&self) -> Outage {
+        Outage::default()
     }
 
     /// The schema it was opened with.

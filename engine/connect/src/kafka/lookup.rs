@@ -21,6 +21,7 @@ use super::offsets::{PartitionOffsets, TopicPartition};
 use super::options::{KafkaSourceOptions, TopicSelection};
 use super::properties::ClientSettings;
 use super::refusal::{LastRefusal, Refusal};
+use super::silence::{self, TOLD_AFTER};
 use super::starting::{EARLIEST, LATEST};
 use crate::source::Outage;
 
@@ -28,8 +29,6 @@ use crate::source::Outage;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// After so long without an answer it is asked whether the brokers refuse the client.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-/// After so long without an answer it is told.
-const TOLD_AFTER: Duration = Duration::from_secs(3);
 
 /// Remembers what the client said last about its troubles.
 #[derive(Default)]
@@ -316,9 +315,7 @@ impl Lookup {
                     // Nobody else takes the log and error events of this handle.
                     serve_events(&self.consumer);
                     self.consumer.context().refusal.clear();
-                    if self.outage.ends() {
-                        tracing::info!(servers = self.client.servers(), "the Kafka servers answer again");
-                    }
+                    silence::heard(&self.outage, self.client.servers());
                     return Ok(answer);
                 }
                 Err(trouble) => trouble,
@@ -354,10 +351,7 @@ impl Lookup {
     /// Says that the servers do not answer, once.
     fn tell(&self, trouble: &Trouble) {
         let Trouble::Client(error) = trouble else { return };
-        let words = format!("the Kafka servers {} do not answer: {}", self.client.servers(), last_words(&self.consumer, error));
-        if self.outage.goes_on(words.clone()) {
-            tracing::warn!("{words}; they are asked on");
-        }
+        silence::tell(&self.outage, self.client.servers(), &last_words(&self.consumer, error));
     }
 
     /// Why the brokers do not let the client in, if that is so.

@@ -17,6 +17,7 @@ use super::pattern::TopicPattern;
 use super::plan::GroupIdSet;
 use super::properties::ClientSettings;
 use super::starting::{StartingOffsets, TimestampMiss};
+use super::topic;
 
 /// How long the brokers of a table are asked.
 const TABLE_LOOKUP_LIMIT: Duration = Duration::from_secs(10);
@@ -196,7 +197,10 @@ fn topic_selection(parsed: &ParsedOptions) -> Result<TopicSelection> {
             "MISSING_OPTION",
             "one of the options subscribe, subscribePattern, assign must be set for a Kafka source; write for example subscribe: my-topic",
         )),
-        topics => Ok(TopicSelection::Subscribe(topics)),
+        topics => match topics.iter().find_map(|topic| Some((topic, topic::check(topic).err()?))) {
+            Some((topic, why)) => Err(errors::invalid_option("subscribe", topic, &format!("{why}; name topics, with commas between them"))),
+            None => Ok(TopicSelection::Subscribe(topics)),
+        },
     }
 }
 

@@ -1,14 +1,34 @@
 //! Who waits for brokers that owe an answer: records that were planned, or acknowledgements of records that were sent.
 //!
 //! A wait counts as silence after a second without any sign of life, and until the next sign or the end of the wait. Nobody
-//! is hurried by it: it only lets a stop end at once what may come late or never.
+//! is hurried by it: it only lets a stop end at once what may come late or never, and after some seconds it is told.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::source::Outage;
+
 /// How long no sign of life is nothing unusual.
 pub const SUSPICION: Duration = Duration::from_secs(1);
+
+/// How long no sign of life is not worth a word.
+pub const TOLD_AFTER: Duration = Duration::from_secs(3);
+
+/// Says who does not answer, once; `last` is the client's last word.
+pub fn tell(outage: &Outage, servers: &str, last: &str) {
+    let words = format!("the Kafka servers {servers} do not answer: {last}");
+    if outage.goes_on(words.clone()) {
+        tracing::warn!("{words}; they are asked on");
+    }
+}
+
+/// Somebody has answered.
+pub fn heard(outage: &Outage, servers: &str) {
+    if outage.ends() {
+        tracing::info!(servers, "the Kafka servers answer again");
+    }
+}
 
 /// How many wait in silence.
 #[derive(Debug, Default)]

@@ -1,4 +1,8 @@
-//! What a topic may be called, which brokers decide for each other and for nobody else: a client asks for any name.
+//! What a topic may be called. Brokers hold to it, but a client asks them for any name, again and again.
+
+use weir_core::Result;
+
+use super::errors;
 
 /// The most characters of a name.
 const LONGEST: usize = 249;
@@ -14,6 +18,12 @@ pub fn check(name: &str) -> Result<(), String> {
             None => Ok(()),
         },
     }
+}
+
+/// The value of an option that names a topic.
+pub fn given(option: &str, name: Option<String>) -> Result<Option<String>> {
+    name.map(|name| check(&name).map_err(|why| errors::invalid_option(option, &name, &format!("{why}; name a topic"))).map(|()| name))
+        .transpose()
 }
 
 #[cfg(test)]

@@ -128,6 +128,21 @@ async fn rows_that_cannot_be_sent_fail_the_batch() {
     let condition = |result: Result<Written>| result.unwrap_err().condition().to_owned();
     let null_topic = rows(vec![("value", text(Some("v"))), ("topic", text(None))]);
     assert_eq!(condition(write(&options(&[], &servers).unwrap(), null_topic).await), "KAFKA_NULL_TOPIC_IN_DATA");
+    for name in ["bad/name", "", "a b", "nul\0", ".."] {
+        let named = rows(vec![("value", text(Some("v"))), ("topic", text(Some(name)))]);
+        let error = write(&options(&[], &servers).unwrap(), named).await.unwrap_err();
+        assert_eq!((error.class(), error.condition()), (ErrorClass::Config, "KAFKA_INVALID_TOPIC_NAME"), "{error}");
+        assert!(error.message().contains("correct the column topic"), "{error}");
+    }
+    for option in ["topic", "markerTopic"] {
+        let error = options(&[(option, "bad/name"), ("deliveryGuarantee", "exactly-once")], &servers).unwrap_err();
+        assert!(error.class() == ErrorClass::Config && error.message().contains(option) && error.message().contains("'/'"), "{error}");
+    }
+    scene.broker.create_topic(&scene.topic("small"), 1, &[("max.message.bytes", "1000"), ("cleanup.policy", "compact")]).unwrap();
+    let small = options(&[("topic", &scene.topic("small"))], &servers).unwrap();
+    let keyed = rows(vec![("value", text(Some(&"x".repeat(2000)))), ("key", text(Some("k")))]);
+    assert_eq!(condition(write(&small, keyed).await), "KAFKA_RECORD_TOO_LARGE", "the brokers' word");
+    assert_eq!(condition(write(&small, rows(vec![("value", text(Some("v")))])).await), "KAFKA_INVALID_RECORD");
     let ninth = rows(vec![("value", text(Some("v"))), ("partition", Arc::new(Int32Array::from(vec![9])))]);
     assert_eq!(condition(write(&options(&[("topic", &topic)], &servers).unwrap(), ninth).await), "KAFKA_UNKNOWN_PARTITION");
     let large = rows(vec![("value", text(Some(&"x".repeat(2 << 20))))]);

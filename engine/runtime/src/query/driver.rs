@@ -341,10 +341,11 @@ impl Driver {
         report.time("queryPlanning", Instant::now());
         let timer = Instant::now();
         let batch = BatchId { query_id: self.open.log.query_id(), batch: self.next_batch, epoch: self.environment.epoch };
+        let (state, outage) = (Arc::clone(&self.state), self.open.sink.outage());
         let OpenQuery { lanes, sink, bad_records, scans, sources, .. } = &mut self.open;
         let mut outcome = tokio::select! {
             biased;
-            outcome = batch::execute(lanes, sink, bad_records.as_ref(), scans, partitions, batch.clone(), plan.timestamp_ms) => outcome?,
+            outcome = shown(&state, &outage, batch::execute(lanes, sink, bad_records.as_ref(), scans, partitions, batch.clone(), plan.timestamp_ms)) => outcome?,
             () = stopped_in_silence(stop, sources, sink) => {
                 tracing::warn!(batch = batch.batch, "a service does not answer, so the stop does not wait for the batch; the next run runs it as planned");
                 return Ok(None);
@@ -357,7 +358,7 @@ impl Driver {
         outcome.rows_written = parts.iter().map(|part| part.rows).sum();
         let committed = tokio::select! {
             biased;
-            committed = sink.commit(&batch, parts) => committed?,
+            committed = shown(&state, &outage, sink.commit(&batch, parts)) => committed?,
             () = stopped_in_silence(stop, &mut [], sink) => {
                 tracing::warn!(batch = batch.batch, "the sink does not answer, so the stop does not wait for its commit; the next run asks it how that ended");
                 return Ok(None);
@@ -460,16 +461,28 @@ async fn stopped_with_patience(stop: &watch::Receiver<StopRequest>) {
     tokio::time::sleep(STOP_PATIENCE).await;
 }
 
-/// Waits for a source, and has the status say meanwhile who does not answer it.
+/// Waits for a source or sink, and has the status say as long who does not answer it.
 async fn shown<T>(state: &QueryState, outage: &Outage, question: impl Future<Output = T>) -> T {
     tokio::pin!(question);
+    let mut before: Option<String> = None;
     loop {
         tokio::select! {
             biased;
-            answer = &mut question => return answer,
-            () = tokio::time::sleep(LOOK_FOR_SILENCE) => {
-                if let Some(words) = outage.words() {
+            answer = &mut question => {
+                if let Some(message) = before {
+                    state.message(&message);
+                }
+                return answer;
+            }
+            () = tokio::time::sleep(LOOK_FOR_SILENCE) => match outage.words() {
+                Some(words) => {
+                    before.get_or_insert_with(|| state.snapshot().status.message.clone());
                     state.message(&words);
+                }
+                None => {
+                    if let Some(message) = before.take() {
+                        state.message(&message);
+                    }
                 }
             }
         }
@@ -501,6 +514,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
+        state.message("Processing new data");
         shown(&state, &outage, told).await;
+        assert_eq!(state.snapshot().status.message, "Processing new data", "it is over");
     }
 }

@@ -69,10 +69,14 @@ impl Deliveries {
         &self.refusal
     }
 
-    /// The client's newest complaint, if there was one, in parentheses.
+    /// The client's newest complaint, if there was one.
+    pub fn last_word(&self) -> Option<String> {
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The same in parentheses.
     pub fn last_words(&self) -> String {
-        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        words.as_ref().map_or_else(String::new, |words| format!(" ({words})"))
+        self.last_word().map_or_else(String::new, |words| format!(" ({words})"))
     }
 }
 

@@ -35,8 +35,10 @@ use self::writer::{Shared, Writer};
 use super::lookup::cannot_create;
 use super::properties::ClientSettings;
 use super::source::on_blocking_thread;
+use super::topic;
 use crate::open::SinkContext;
 use crate::sink::{BatchId, Committed, Delivery, OutputRows, Sink, SinkIdentity, SinkWriter, Standing, Steps, Written};
+use crate::source::Outage;
 
 /// `transaction.timeout.ms` where it is not set: the brokers' own limit, unless theirs was changed.
 const TRANSACTION_TIMEOUT_MS: &str = "900000";
@@ -66,13 +68,13 @@ pub struct KafkaSinkOptions {
 impl KafkaSinkOptions {
     /// Takes over parsed options.
     pub fn from_parsed(parsed: &ParsedOptions) -> Result<Self> {
-        let topic = |name: &str| parsed.opt_str(name).map(|topic| topic.trim().to_owned());
+        let topic = |name: &str| topic::given(name, parsed.opt_str(name).map(|topic| topic.trim().to_owned()));
         let exactly_once = parsed.str("deliveryGuarantee") == "exactly-once";
         let client = ClientSettings::from_parsed(parsed);
         let lives = client.get("transaction.timeout.ms").unwrap_or(TRANSACTION_TIMEOUT_MS).trim().parse().unwrap_or(900_000);
         Ok(Self {
-            topic: topic("topic"),
-            marker_topic: topic("markerTopic"),
+            topic: topic("topic")?,
+            marker_topic: topic("markerTopic")?,
             delivery: if exactly_once { Delivery::Fenced } else { Delivery::AtLeastOnce },
             renew_after: Duration::from_secs(3600),
             step_after: Duration::from_millis(lives) / 3,
@@ -115,6 +117,7 @@ impl KafkaSink {
             // The client itself gives up on a record after the delivery timeout.
             give_up_after: Duration::from_millis(delivery) + Duration::from_secs(30),
             silence: Arc::default(),
+            outage: Outage::default(),
             transactions: None,
         };
         if options.delivery == Delivery::Fenced {
@@ -241,6 +244,10 @@ impl Sink for KafkaSink {
 
     fn is_silent(&self) -> bool {
         self.shared.silence.is_there() || self.shared.transactions.as_ref().is_some_and(|transactions| transactions.is_silent())
+    }
+
+    fn outage(&self) -> Outage {
+        self.shared.outage.clone()
     }
 
     async fn commit(&self, batch: &BatchId, _parts: Vec<Written>) -> Result<Committed> {

@@ -20,8 +20,9 @@ use super::writer::Shared;
 use crate::kafka::lookup::{LastWords, cannot_create};
 use crate::kafka::properties::ClientSettings;
 use crate::kafka::refusal::Refusal;
-use crate::kafka::silence::{SUSPICION, Silence, Wait};
+use crate::kafka::silence::{self, SUSPICION, Silence, TOLD_AFTER, Wait};
 use crate::kafka::topic_id;
+use crate::source::Outage;
 
 /// How long one call into the client may take before a look at the clock.
 const SLICE: Duration = Duration::from_millis(500);
@@ -39,6 +40,7 @@ pub struct Session {
     /// The topic beside which the marker is kept.
     pub topic: Arc<str>,
     silence: Arc<Silence>,
+    outage: Outage,
     /// How long the coordinator may take for one step.
     patience: Duration,
     group: OnceLock<ConsumerGroupMetadata>,
@@ -55,6 +57,7 @@ impl Session {
             id,
             topic: Arc::from(topic),
             silence: Arc::clone(&sink.silence),
+            outage: sink.outage.clone(),
             patience,
             group: OnceLock::new(),
             asked: Mutex::default(),
@@ -146,12 +149,19 @@ impl Session {
             let answer = call();
             *self.asked() = None;
             match answer {
-                Ok(done) => return Ok(done),
+                Ok(done) => {
+                    silence::heard(&self.outage, self.client.servers());
+                    return Ok(done);
+                }
                 Err(error) if trouble::may_pass(&error) && begun.elapsed() < patience => {
                     if let Some(refusal) = self.refusal().filter(Refusal::is_final) {
                         return Err(refusal.error(&format!("{doing} at"), &self.client));
                     }
                     wait.goes_on(Instant::now());
+                    if begun.elapsed() >= TOLD_AFTER {
+                        let last = self.producer.context().last_word();
+                        silence::tell(&self.outage, self.client.servers(), &last.unwrap_or_else(|| error.to_string()));
+                    }
                     // The client answers some questions at once that only time will answer otherwise.
                     std::thread::sleep(Duration::from_millis(20));
                 }

@@ -94,6 +94,50 @@ pub fn failed(place: &Place<'_>, doing: &str, error: &KafkaError, last_words: &s
     }
 }
 
+/// The error of a record that the brokers have refused; `None` for what may be a moment's trouble. `what` names the record.
+pub fn not_taken(servers: &str, what: &str, code: Code) -> Option<Error> {
+    let (condition, remedy) = match code {
+        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge => {
+            ("KAFKA_RECORD_TOO_LARGE", "raise kafka.max.request.size and the topic's max.message.bytes, or make the row smaller")
+        }
+        Code::UnknownPartition => ("KAFKA_UNKNOWN_PARTITION", "the column partition names a partition that the topic does not have"),
+        Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => (
+            "KAFKA_NOT_AUTHORIZED",
+            "the user of the sink needs Write and Describe on the topic, and IdempotentWrite on the cluster for brokers before 2.8; grant them, \
+             or name another topic",
+        ),
+        Code::InvalidTopic => (INVALID_TOPIC, "correct the option topic or the column topic"),
+        Code::InvalidRecord => (
+            "KAFKA_INVALID_RECORD",
+            "a topic with cleanup.policy compact takes records with a key alone: give the query a column key, or leave out rows without one",
+        ),
+        Code::UnknownTopic | Code::UnknownTopicOrPartition => {
+            let text = format!(
+                "the Kafka servers {servers} did not take {what}; create the topic, or correct the option topic or the column topic"
+            );
+            return Some(Error::retryable(super::super::errors::UNKNOWN_TOPICS, text));
+        }
+        _ => return None,
+    };
+    Some(Error::config(condition, format!("the Kafka servers {servers} did not take {what}; {remedy}")))
+}
+
+/// The condition of a name that no topic can have.
+pub const INVALID_TOPIC: &str = "KAFKA_INVALID_TOPIC_NAME";
+
+/// A row names a topic that cannot be.
+pub fn invalid_topic(name: &str, why: &str) -> Error {
+    let shown: String = name.chars().take(300).collect();
+    Error::config(
+        INVALID_TOPIC,
+        format!(
+            "a row for the Kafka sink names the topic '{}', and {why}; correct the column topic, leave such rows out with a WHERE clause, or set \
+             the option topic for all rows",
+            shown.escape_debug()
+        ),
+    )
+}
+
 /// The marker is not there, and whether `batch` was committed cannot be told.
 pub fn marker_lost(id: &str, topic: &str, batch: u64) -> Error {
     Error::incompatible(
@@ -164,6 +208,25 @@ mod tests {
             let error = told(code);
             assert!(error.class() == class && error.message().contains(words) && error.message().contains("k:9092"), "{code:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_record_that_is_never_taken_ends_the_query() {
+        for (code, class, words) in [
+            (Code::MessageSizeTooLarge, ErrorClass::Config, "max.message.bytes"),
+            (Code::MessageBatchTooLarge, ErrorClass::Config, "max.message.bytes"),
+            (Code::TopicAuthorizationFailed, ErrorClass::Config, "Write and Describe on the topic"),
+            (Code::InvalidTopic, ErrorClass::Config, "correct the option topic"),
+            (Code::InvalidRecord, ErrorClass::Config, "a column key"),
+            (Code::UnknownTopicOrPartition, ErrorClass::Retryable, "create the topic"),
+        ] {
+            let error = not_taken("k:9092", "a record for partition 0 of t", code).unwrap();
+            assert!(error.class() == class && error.message().contains(words) && error.message().contains("of t;"), "{code:?}: {error}");
+        }
+        assert!(
+            not_taken("k:9092", "a record", Code::MessageTimedOut).is_none()
+                && not_taken("k:9092", "a record", Code::NotEnoughReplicas).is_none()
+        );
     }
 
     #[test]

@@ -17,10 +17,13 @@ use weir_core::{Error, Result};
 use super::columns::{RecordColumns, Records};
 use super::deliveries::{Deliveries, Part, PartState};
 use super::transactions::Transactions;
+use super::trouble;
 use crate::kafka::properties::ClientSettings;
 use crate::kafka::refusal::Refusal;
-use crate::kafka::silence::{Silence, Wait};
+use crate::kafka::silence::{self, Silence, TOLD_AFTER, Wait};
+use crate::kafka::topic;
 use crate::sink::{SinkWriter, Written};
+use crate::source::Outage;
 
 /// What the writers of a sink share.
 #[derive(Clone)]
@@ -37,8 +40,27 @@ pub struct Shared {
     pub give_up_after: Duration,
     /// Who waits in silence.
     pub silence: Arc<Silence>,
+    /// Who does not answer.
+    pub outage: Outage,
     /// Present where delivery is exactly once.
     pub transactions: Option<Arc<Transactions>>,
+}
+
+impl Shared {
+    /// Nothing has come yet. Whoever waits long says for whom.
+    fn goes_on(&self, wait: &mut Wait) {
+        let now = Instant::now();
+        wait.goes_on(now);
+        if now.duration_since(wait.since()) >= TOLD_AFTER {
+            let last = self.producer.context().last_word();
+            silence::tell(&self.outage, self.client.servers(), last.as_deref().unwrap_or("records wait for their acknowledgement"));
+        }
+    }
+
+    fn heard(&self, wait: &mut Wait) {
+        wait.heard(Instant::now());
+        silence::heard(&self.outage, self.client.servers());
+    }
 }
 
 /// The writer of one part.
@@ -60,8 +82,13 @@ impl Writer {
 
     fn send(&self, records: &Records, row: usize) -> Result<()> {
         let topic = match &self.shared.topic {
-            Some(topic) => topic,
-            None => records.topic(row).ok_or_else(null_topic)?,
+            Some(topic) => &**topic,
+            None => {
+                let name = records.topic(row).ok_or_else(null_topic)?;
+                // Brokers would be asked for it again and again.
+                topic::check(name).map_err(|why| trouble::invalid_topic(name, &why))?;
+                name
+            }
         };
         let mut record: BaseRecord<'_, [u8], [u8], Arc<Part>> = BaseRecord::with_opaque_to(topic, Arc::clone(&self.part));
         record.key = records.key(row);
@@ -79,7 +106,7 @@ impl Writer {
                     let state = self.part.state();
                     self.refusal(&state)?;
                     drop(self.part.wait(state));
-                    wait.goes_on(Instant::now());
+                    self.shared.goes_on(&mut wait);
                     record = again;
                 }
                 Err((error, _)) => {
@@ -103,20 +130,9 @@ impl Writer {
 
     fn refused(&self, code: RDKafkaErrorCode, what: &str) -> Error {
         let servers = self.shared.client.servers();
-        match code {
-            RDKafkaErrorCode::MessageSizeTooLarge => Error::config(
-                "KAFKA_RECORD_TOO_LARGE",
-                format!(
-                    "the Kafka servers {servers} did not take {what}; raise kafka.max.request.size and the topic's max.message.bytes, or make the row smaller"
-                ),
-            ),
-            RDKafkaErrorCode::UnknownPartition => Error::config(
-                "KAFKA_UNKNOWN_PARTITION",
-                format!(
-                    "the Kafka servers {servers} did not take {what}; the column partition names a partition that the topic does not have"
-                ),
-            ),
-            _ => {
+        match trouble::not_taken(servers, what, code) {
+            Some(error) => error,
+            None => {
                 let context = self.shared.producer.context();
                 if let Some(explained) = context.refusal().get().and_then(|refusal| refusal.explain("write to", &self.shared.client)) {
                     return explained;
@@ -157,8 +173,9 @@ impl Writer {
             self.refusal(&state)?;
             let before = state.outstanding;
             state = self.part.wait(state);
-            if state.outstanding < before { wait.heard(Instant::now()) } else { wait.goes_on(Instant::now()) }
+            if state.outstanding < before { self.shared.heard(&mut wait) } else { self.shared.goes_on(&mut wait) }
         }
+        drop(wait);
         self.refusal(&state)
     }
 }
