@@ -133,6 +133,73 @@ fn bad_json_lines_failfast() {
     nothing_written(&place);
 }
 
+/// A field more, another type, nulls inside and out: rows or counted rows, none lost; a null partition has its folder.
+#[test]
+fn bad_json_that_drifts_and_partitions_that_are_null() {
+    let drifting = [
+        r#"{"k":"a","v":1,"s":{"a":1}}"#,
+        r#"{"k":"a","v":2,"s":{"a":2,"new":true},"new":[{"x":1}]}"#,
+        r#"{"k":null,"v":3,"s":null}"#,
+        r#"{"v":4,"s":{"a":null}}"#,
+        r#"{"k":"","v":5,"s":{}}"#,
+        r#"{"k":"b","v":"six","s":{"a":6}}"#,
+        r#"{"k":"b","v":7,"s":"text"}"#,
+        r#"{"k":"b","v":8,"s":{"a":{"deep":8}}}"#,
+        r#"{"k":{"now":"a struct"},"v":9,"s":{"a":9}}"#,
+    ];
+    let records: Vec<Vec<u8>> = drifting.iter().map(|line| line.as_bytes().to_vec()).collect();
+    let place = lines("bad-json-drift", "0.json", &records);
+    let schema = "k STRING, v BIGINT, s STRUCT<a: BIGINT>, _corrupt_record STRING";
+    let source = format!("{{name: events, format: json, schema: '{schema}', options: {{path: input}}}}");
+    let sources = [source.as_str()];
+    let sql = "SELECT v, s.a AS a, _corrupt_record IS NULL AS good, k FROM events";
+    let query = |name, sink| Query { name, sources: &sources, sql, sink, trigger: AVAILABLE_NOW, fields: &[] };
+    let queries = [
+        query("query", "{format: delta, options: {path: table}, partitionBy: [k]}"),
+        query("files", "{format: json, options: {path: output}, partitionBy: [k]}"),
+    ];
+    let ended = place.run_once(&job_without_retries(&queries), &[]);
+    ended.assert_code(0);
+    let input = Input::at("json", place.at("input")).schema(schema);
+    let seen = "SELECT v, s.a AS a, _corrupt_record IS NULL AS good, nullif(k, '') AS k FROM source";
+    let expected = Judge::shared().query(&input, seen).unwrap();
+    let bad = expected.rows.iter().filter(|row| row[2] == false).count();
+    assert_eq!((expected.rows.len(), malformed(&ended)), (drifting.len(), bad as u64));
+    let table = place.sql("SELECT v, a, good, nullif(k, '') AS k FROM t", &[("t", "delta:table")]);
+    assert_eq!(in_order(&table), objects(&expected));
+    let files = Judge::shared()
+        .query(&Input::at("json", place.at("output")).schema("v BIGINT, a BIGINT, good BOOLEAN, k STRING"), seen_again(seen).as_str());
+    assert_eq!(objects(&files.unwrap()), objects(&expected));
+    for folder in ["table", "output"] {
+        assert!(place.path().join(folder).join("k=__HIVE_DEFAULT_PARTITION__").is_dir(), "{folder}");
+    }
+}
+
+/// The same columns of what was written.
+fn seen_again(seen: &str) -> String {
+    seen.replace("s.a AS a, _corrupt_record IS NULL AS good", "a, good")
+}
+
+#[test]
+fn bad_places_without_rights_are_named() {
+    for (name, sink, checkpoint) in
+        [("rights-sink", "/sys/weir/out", "checkpoint"), ("rights-checkpoint", "output", "/sys/weir/checkpoint")]
+    {
+        let place = lines(name, "0.json", &[b"{\"k\":\"a\"}".to_vec()]);
+        let sink = format!("{{format: json, options: {{path: {sink}}}}}");
+        let source = ["{name: events, format: json, schema: 'k STRING', options: {path: input}}"];
+        let query =
+            Query { name: "query", sources: &source, sql: "SELECT k FROM events", sink: &sink, trigger: AVAILABLE_NOW, fields: &[] };
+        let manifest =
+            job_without_retries(&[query]).replace("checkpointLocation: checkpoint-query", &format!("checkpointLocation: {checkpoint}"));
+        let ended = place.run_once(&manifest, &[]);
+        ended.assert_code(10);
+        for word in ["/sys/weir/", "not permitted", "the rights"] {
+            assert!(ended.stderr.contains(word), "'{word}' is not in: {}", ended.stderr);
+        }
+    }
+}
+
 #[test]
 fn bad_csv_lines() {
     let records: Vec<Vec<u8>> =

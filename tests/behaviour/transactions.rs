@@ -80,9 +80,13 @@ fn a_new_beginning_that_was_cut_off_is_begun_again() {
     };
     killed(1, "batch.refence.after");
     let manifest = std::fs::read_to_string(place.path().join("job.yaml")).unwrap();
-    let raised = manifest.replace(&old, &new).replace("checkpointLocation: checkpoint", "checkpointLocation: checkpoint\n      checkpointResetNonce: 1");
+    let raised = manifest
+        .replace(&old, &new)
+        .replace("checkpointLocation: checkpoint", "checkpointLocation: checkpoint\n      checkpointResetNonce: 1");
     place.write("job.yaml", &raised);
-    for (epoch, failpoint) in [(2, "claim.sink-identity.after"), (3, "sink.marker.before"), (4, "claim.sink-begin.before"), (5, "batch.refence.after")] {
+    for (epoch, failpoint) in
+        [(2, "claim.sink-identity.after"), (3, "sink.marker.before"), (4, "claim.sink-begin.before"), (5, "batch.refence.after")]
+    {
         killed(epoch, failpoint);
     }
     let metadata: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path().join("checkpoint/metadata")).unwrap()).unwrap();

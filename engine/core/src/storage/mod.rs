@@ -315,7 +315,8 @@ impl Folder {
             return obstacle;
         }
         let object = if name.is_empty() { self.url.to_string() } else { format!("{}/{name}", self.url) };
-        failure("STORAGE_FAILURE", format!("could not {action} {object}"), error)
+        let hint = if self.is_local() { "; check the free space and the rights of the folder" } else { "" };
+        failure("STORAGE_FAILURE", format!("could not {action} {object}{hint}"), error)
     }
 }
 
