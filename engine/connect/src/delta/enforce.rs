@@ -2,7 +2,8 @@
 //!
 //! Order: the query's columns in the table's types, then numbers and defaults, then generated columns, which may read defaults, then
 //! what must be true. A row that breaks a rule fails the batch before anything of it can be seen; a condition that is null
-//! is broken, as in Delta. Columns that nobody gives are null to the expressions.
+//! is broken, as in Delta. Columns that nobody gives are null to the expressions. All of it judges the row as it will be
+//! read: an empty text in a partition column is null.
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use weir_core::{Error, Result};
 use super::conform::{conform, to_type};
 use super::identity::Allocator;
 use super::layout::{InUse, Layout};
+use super::partition;
 use super::rules::{Check, Origin, Step};
 use super::schema::same_name;
 use crate::expressions::{Evaluator, Planned};
@@ -37,6 +39,7 @@ impl Enforcer {
         let layout = Arc::clone(&self.layout);
         let rules = &layout.rules;
         let mut columns = conform(&layout, slice)?;
+        as_partitions(&layout, &mut columns)?;
         let rows = slice.num_rows();
         if !rules.identity.is_empty() {
             let base = self.numbers.take(rows);
@@ -53,7 +56,9 @@ impl Enforcer {
                 columns[at] = Some(to_type(&value, field.data_type()).map_err(|e| unfilled(&fill.column, e))?);
             }
         }
+        as_partitions(&layout, &mut columns)?;
         check_not_null(&layout, &columns)?;
+        check_lengths(&layout, &columns)?;
         self.check(&rules.checks, &columns, rows).await?;
         let filled = columns.into_iter().zip(layout.written.fields());
         let columns = filled.map(|(column, field)| column.unwrap_or_else(|| new_null_array(field.data_type(), rows))).collect();
@@ -107,25 +112,15 @@ impl Enforcer {
         let values = read.map_or_else(String::new, |read| values_of(&read, row));
         let expression = check.expression.replace('\n', "");
         let name = check.name();
-        match &check.origin {
-            Origin::Length(column) => Error::config(
-                "DELTA_EXCEED_CHAR_VARCHAR_LIMIT",
-                format!(
-                    "a value exceeds the char/varchar length of the column `{column}` ({values}), which failed the check {expression}; shorten it in the query's SQL"
-                ),
-            ),
-            origin => {
-                let remedy = match origin {
-                    Origin::Constraint(name) => {
-                        format!("filter or mend such rows in the query's SQL, or run ALTER TABLE ... DROP CONSTRAINT {name}")
-                    }
-                    Origin::Generated(column) => format!("leave `{column}` out of the SELECT, so that the table computes it"),
-                    _ => "filter or mend such rows in the query's SQL".to_owned(),
-                };
-                let text = format!("{name} ({expression}) violated by row with values: {values}; {remedy}");
-                Error::config("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", text)
+        let remedy = match &check.origin {
+            Origin::Constraint(name) => {
+                format!("filter or mend such rows in the query's SQL, or run ALTER TABLE ... DROP CONSTRAINT {name}")
             }
-        }
+            Origin::Generated(column) => format!("leave `{column}` out of the SELECT, so that the table computes it"),
+            Origin::Invariant => "filter or mend such rows in the query's SQL".to_owned(),
+        };
+        let text = format!("{name} ({expression}) violated by row with values: {values}; {remedy}");
+        Error::config("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", text)
     }
 }
 
@@ -148,6 +143,17 @@ fn input(layout: &Layout, wanted: &[usize], columns: &[Option<ArrayRef>], rows: 
         .map_err(|e| Error::retryable("TASK_WRITE_FAILED", "the rows could not be checked against the table's constraints").with_source(e))
 }
 
+/// Partition columns as they are read back.
+fn as_partitions(layout: &Layout, columns: &mut [Option<ArrayRef>]) -> Result<()> {
+    for at in &layout.partition_indexes {
+        if let Some(column) = &mut columns[*at] {
+            *column = partition::as_read(column)
+                .map_err(|e| Error::retryable("TASK_WRITE_FAILED", "the partition values could not be made").with_source(e))?;
+        }
+    }
+    Ok(())
+}
+
 fn position(schema: &SchemaRef, name: &str) -> Option<usize> {
     schema.fields().iter().position(|field| same_name(field.name(), name))
 }
@@ -165,11 +171,33 @@ fn first_broken(verdict: &BooleanArray) -> Option<usize> {
 }
 
 fn values_of(rows: &RecordBatch, row: usize) -> String {
-    let options = FormatOptions::default().with_null("null");
-    let text = |column: &ArrayRef| ArrayFormatter::try_new(column, &options).map_or_else(|_| "?".to_owned(), |f| f.value(row).to_string());
     let schema = rows.schema();
-    let named = schema.fields().iter().zip(rows.columns()).map(|(field, column)| format!("{} : {}", field.name(), text(column)));
+    let named = schema.fields().iter().zip(rows.columns()).map(|(field, column)| value_of(field.name(), column, row));
     named.collect::<Vec<_>>().join(", ")
+}
+
+fn value_of(name: &str, column: &ArrayRef, row: usize) -> String {
+    let options = FormatOptions::default().with_null("null");
+    let text = ArrayFormatter::try_new(column, &options).map_or_else(|_| "?".to_owned(), |f| f.value(row).to_string());
+    format!("{name} : {text}")
+}
+
+fn check_lengths(layout: &Layout, columns: &[Option<ArrayRef>]) -> Result<()> {
+    for length in &layout.rules.lengths {
+        let column = position(&layout.written, &length.column).and_then(|at| columns[at].as_ref());
+        if let Some((column, row)) = column.and_then(|column| Some((column, length.first_broken(column)?))) {
+            return Err(Error::config(
+                "DELTA_EXCEED_CHAR_VARCHAR_LIMIT",
+                format!(
+                    "a value exceeds the char/varchar length of the column `{}`, whose type is {} ({}); shorten it in the query's SQL",
+                    length.column,
+                    length.declared,
+                    value_of(&length.column, column, row)
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn check_not_null(layout: &Layout, columns: &[Option<ArrayRef>]) -> Result<()> {

@@ -8,10 +8,12 @@
 
 use std::collections::BTreeMap;
 
+use deltalake_core::kernel::StructType;
 use weir_core::{Error, Result};
 
 use super::action::{MetaData, Protocol};
 use super::mapping;
+use super::schema::same_name;
 
 /// Features that a plain append respects: either it does nothing that they
 /// govern, or their rules are checked in the metadata below.
@@ -108,6 +110,25 @@ pub fn has_change_feed(configuration: &BTreeMap<String, String>) -> bool {
     is_on(configuration, "delta.enableChangeDataFeed")
 }
 
+/// Columns that the change data feed itself gives to its rows.
+const CHANGE_COLUMNS: &[&str] = &["_change_type", "_commit_version", "_commit_timestamp"];
+
+/// Refuses columns that a table with a change data feed keeps for itself.
+pub fn check_change_feed(url: &str, configuration: &BTreeMap<String, String>, schema: &StructType) -> Result<()> {
+    let reserved = |name: &&String| CHANGE_COLUMNS.iter().any(|column| same_name(column, name));
+    let taken: Vec<String> = schema.field_names().filter(reserved).map(|name| format!("`{name}`")).collect();
+    if taken.is_empty() || !has_change_feed(configuration) {
+        return Ok(());
+    }
+    Err(Error::config(
+        "DELTA_RESERVED_CDC_COLUMNS_ON_WRITE",
+        format!(
+            "cannot write to the Delta table {url}: the columns {} are those of its change data feed; give them other names with AS, or run ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')",
+            taken.join(", ")
+        ),
+    ))
+}
+
 fn is_on(configuration: &BTreeMap<String, String>, name: &str) -> bool {
     configuration.get(name).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
 }
@@ -158,6 +179,20 @@ mod tests {
             configuration: configuration.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             created_time: None,
         }
+    }
+
+    #[test]
+    fn a_change_feed_keeps_its_columns_for_itself() {
+        use deltalake_core::kernel::{DataType, StructField};
+        let schema = |name: &str| StructType::try_new([StructField::nullable(name, DataType::STRING)]).unwrap();
+        let on = BTreeMap::from([("delta.enableChangeDataFeed".to_owned(), "true".to_owned())]);
+        for name in ["_change_type", "_COMMIT_VERSION", "_commit_timestamp"] {
+            let error = check_change_feed("t", &on, &schema(name)).unwrap_err();
+            assert_eq!(error.condition(), "DELTA_RESERVED_CDC_COLUMNS_ON_WRITE");
+            assert!(error.message().contains(&format!("`{name}`")), "{error}");
+            check_change_feed("t", &BTreeMap::new(), &schema(name)).unwrap();
+        }
+        check_change_feed("t", &on, &schema("change_type")).unwrap();
     }
 
     #[test]

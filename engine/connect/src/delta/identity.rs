@@ -39,6 +39,12 @@ impl Identity {
         };
         let (Some(start), Some(step)) = (number(START), number(STEP)) else { return Ok(None) };
         let column = field.name().clone();
+        if step == 0 {
+            let text = format!(
+                "the step of the identity column `{column}` is 0, so that all rows would get one number; write to a table with another step"
+            );
+            return Err(Error::config("DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP", text));
+        }
         if given {
             return match field.metadata.get(EXPLICIT) {
                 Some(MetadataValue::Boolean(true)) => Ok(None),
@@ -132,6 +138,7 @@ mod tests {
         assert_eq!(error.condition(), "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED");
         let by_default = column(1, 1, None).add_metadata([(EXPLICIT, MetadataValue::Boolean(true))]);
         assert_eq!(Identity::of(&by_default, true).unwrap(), None);
+        assert_eq!(Identity::of(&column(1, 0, None), false).unwrap_err().condition(), "DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP");
         assert!(Identity::of(&column(1, 1, Some(i64::MAX)), false).is_err());
         let last = Identity::of(&column(i64::MAX, 1, None), false).unwrap().unwrap();
         assert!(last.values(0, 1).is_ok() && last.values(0, 2).is_err());

@@ -92,37 +92,44 @@ pub struct Request {
 }
 
 impl Layout {
+    /// Refuses columns that no table could take, whatever it is like.
+    pub fn check(request: &Request) -> Result<()> {
+        let query = schema::from_arrow(&request.query, Names::Mapped)?;
+        Self::new_table(request, query).map(drop)
+    }
+
+    fn new_table(request: &Request, query: StructType) -> Result<Self> {
+        let partition_columns = resolve_partition_by(request, &query)?;
+        let mut layout = Self::lay(request, query, Vec::new(), partition_columns, Rules::default())?;
+        layout.upsert = request.upsert.as_ref().map(|by| Keys::plan(by, request, &layout, None)).transpose()?;
+        Ok(layout)
+    }
+
     /// Plans the layout in `existing`, or in a table yet to be created.
     pub fn plan(request: &Request, existing: Option<&TableState>) -> Result<Self> {
         let mapped = existing.is_some_and(|table| mapping::is_mapped(&table.metadata.configuration));
         let query = schema::from_arrow(&request.query, if mapped { Names::Mapped } else { Names::Plain })?;
-        let mut layout = match existing {
-            None => {
-                let partition_columns = resolve_partition_by(request, &query)?;
-                Self::lay(request, query, Vec::new(), partition_columns, Rules::default())?
-            }
-            Some(table) => {
-                features::check_writable(&request.url, &table.protocol, &table.metadata)?;
-                check_partitioning(request, &table.metadata.partition_columns)?;
-                let mut merged = schema::merge(&table.schema, &query)?;
-                check_added(request, table, &merged)?;
-                let mut max_column_id = None;
-                if mapped {
-                    let (schema, max) = mapping::assign(&merged.schema, &table.metadata.configuration, &table.metadata.id)?;
-                    (merged.schema, max_column_id) = (schema, Some(max));
-                }
-                let columns = Arc::new(arrow_of(&merged.schema, &request.url)?);
-                let given = |name: &str| query.field_names().any(|column| same_name(column, name));
-                let configuration = &table.metadata.configuration;
-                let over = rules::Over { columns, expressions: Arc::clone(&request.expressions) };
-                let rules = Rules::plan(over, &merged.schema, configuration, given)
-                    .map_err(|e| e.context(format!("cannot write to {}", request.url)))?;
-                check_missing(request, &query, &table.metadata.partition_columns, &rules)?;
-                let partition_columns = table.metadata.partition_columns.clone();
-                let layout = Self::lay(request, merged.schema, merged.added, partition_columns, rules)?;
-                Self { max_column_id, change_feed: features::has_change_feed(configuration), ..layout }
-            }
-        };
+        let Some(table) = existing else { return Self::new_table(request, query) };
+        features::check_writable(&request.url, &table.protocol, &table.metadata)?;
+        check_partitioning(request, &table.metadata.partition_columns)?;
+        let mut merged = schema::merge(&table.schema, &query)?;
+        check_added(request, table, &merged)?;
+        let configuration = &table.metadata.configuration;
+        features::check_change_feed(&request.url, configuration, &merged.schema)?;
+        let mut max_column_id = None;
+        if mapped {
+            let (schema, max) = mapping::assign(&merged.schema, configuration, &table.metadata.id)?;
+            (merged.schema, max_column_id) = (schema, Some(max));
+        }
+        let columns = Arc::new(arrow_of(&merged.schema, &request.url)?);
+        let given = |name: &str| query.field_names().any(|column| same_name(column, name));
+        let over = rules::Over { columns, expressions: Arc::clone(&request.expressions) };
+        let rules =
+            Rules::plan(over, &merged.schema, configuration, given).map_err(|e| e.context(format!("cannot write to {}", request.url)))?;
+        check_missing(request, &query, &table.metadata.partition_columns, &rules)?;
+        let partition_columns = table.metadata.partition_columns.clone();
+        let layout = Self::lay(request, merged.schema, merged.added, partition_columns, rules)?;
+        let mut layout = Self { max_column_id, change_feed: features::has_change_feed(configuration), ..layout };
         layout.upsert = request.upsert.as_ref().map(|by| Keys::plan(by, request, &layout, existing)).transpose()?;
         Ok(layout)
     }
@@ -136,7 +143,7 @@ impl Layout {
     pub fn with_change_type(&self, url: &str) -> Result<Self> {
         let change_type = StructField::nullable("_change_type", KernelType::STRING);
         let table = StructType::try_new(self.table.fields().cloned().chain([change_type]));
-        let unfit = "the table's change data feed is on, but one of its columns is named _change_type; rename that column";
+        let unfit = "the columns of the changes make no Delta schema";
         self.whole_of(table.map_err(|e| Error::config("DELTA_INVALID_SCHEMA", unfit).with_source(e))?, url)
     }
 

@@ -6,7 +6,7 @@
 //! on, in every attempt (`sink`). Whole snapshots, log checkpoints, clean-up
 //! and reading are the Delta library's and its kernel's.
 //!
-//! `commit`, `layout`, `schema`, `rules`, `identity`, `mapping`, `features`, `options` decide; `state`,
+//! `commit`, `layout`, `schema`, `rules`, `identity`, `length`, `mapping`, `features`, `options` decide; `state`,
 //! `file`, `enforce`, `writer`, `sink`, `maintain`, `provider` do; `damage` finds what is wrong with a log. `upsert` merges a batch by
 //! key instead of appending it. The source is `source`.
 
@@ -19,6 +19,7 @@ mod features;
 mod file;
 mod identity;
 mod layout;
+mod length;
 mod location;
 mod maintain;
 mod mapping;

@@ -7,9 +7,10 @@
 //! are both null, and both live in `__HIVE_DEFAULT_PARTITION__`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::compute::{nullif, take_record_batch};
 use arrow::datatypes::{DataType, Date32Type, Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
@@ -37,6 +38,14 @@ pub fn can_partition(data_type: &DataType) -> bool {
             | DataType::Date32
             | DataType::Timestamp(TimeUnit::Microsecond, _)
     )
+}
+
+/// A partition column's values as they are read back: the empty text is null.
+pub fn as_read(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match column.as_string_opt::<i32>() {
+        Some(texts) if texts.iter().flatten().any(str::is_empty) => nullif(column, &BooleanArray::from_unary(texts, str::is_empty)),
+        _ => Ok(Arc::clone(column)),
+    }
 }
 
 /// The text of one value; `None` is null.
@@ -134,7 +143,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use arrow::array::{Decimal128Array, Float64Array, Int32Array, StringArray, TimestampMicrosecondArray};
-    use std::sync::Arc;
 
     #[test]
     fn texts_of_values() {
@@ -148,6 +156,15 @@ mod tests {
         assert_eq!(texts(&arrow::array::Date32Array::from(vec![-1])), ["1969-12-31"]);
         assert_eq!(texts(&Decimal128Array::from(vec![12345]).with_precision_and_scale(9, 2).unwrap()), ["123.45"]);
         assert_eq!(texts(&arrow::array::BooleanArray::from(vec![true])), ["true"]);
+    }
+
+    #[test]
+    fn only_the_empty_text_is_read_back_as_null() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), Some(""), None, Some("__HIVE_DEFAULT_PARTITION__"), Some(" ")]));
+        let read = StringArray::from(vec![Some("a"), None, None, Some("__HIVE_DEFAULT_PARTITION__"), Some(" ")]);
+        assert_eq!(as_read(&texts).unwrap().as_string::<i32>(), &read);
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![0]));
+        assert_eq!(&as_read(&numbers).unwrap(), &numbers);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use weir_core::{Error, Result};
 use weir_decode::spark_type::spark_field_type_name;
 
 use super::identity::Identity;
+use super::length::Length;
 use super::schema::same_name;
 use crate::expressions::{Expressions, Planned};
 
@@ -22,7 +23,6 @@ const CONSTRAINT: &str = "delta.constraints.";
 const GENERATED: &str = "delta.generationExpression";
 const INVARIANT: &str = "delta.invariants";
 const DEFAULT: &str = "CURRENT_DEFAULT";
-const BOUNDED_TEXT: &str = "__CHAR_VARCHAR_TYPE_STRING";
 
 /// The rules of a table for the rows of a query.
 #[derive(Clone, Default)]
@@ -31,6 +31,8 @@ pub struct Rules {
     pub over: Option<Over>,
     /// NOT NULL columns by path; nested ones only within structs.
     pub not_null: Vec<Vec<String>>,
+    /// Columns whose texts have a greatest length.
+    pub lengths: Vec<Length>,
     /// Columns that the query lacks and the table numbers.
     pub identity: Vec<Identity>,
     /// Columns that the query lacks and the table has a default for.
@@ -102,8 +104,6 @@ pub enum Origin {
     Invariant,
     /// A generated column that the query yields.
     Generated(String),
-    /// The length of a CHAR or VARCHAR column.
-    Length(String),
 }
 
 impl Rules {
@@ -114,10 +114,10 @@ impl Rules {
         let constraint =
             |(name, expression): (&str, &String)| Check { expression: expression.clone(), origin: Origin::Constraint(name.to_owned()) };
         rules.checks.items.extend(constraints.map(constraint));
+        invariants(table, "", Nested::InStructs, &mut rules.checks.items)?;
         for field in table.fields() {
             let name = field.name();
-            rules.checks.items.extend(invariant(field)?);
-            rules.checks.items.extend(bounded(field));
+            rules.lengths.extend(Length::of(field)?);
             rules.identity.extend(Identity::of(field, given(name))?);
             match (text_of(field, GENERATED), text_of(field, DEFAULT)) {
                 (Some(expression), _) if given(name) => rules
@@ -190,7 +190,6 @@ impl Check {
             Origin::Constraint(name) => format!("CHECK constraint {name}"),
             Origin::Invariant => "CHECK constraint EXPRESSION".to_owned(),
             Origin::Generated(_) => "CHECK constraint Generated Column".to_owned(),
-            Origin::Length(column) => format!("the length of the column `{column}`"),
         }
     }
 }
@@ -202,30 +201,54 @@ fn text_of(field: &StructField, key: &str) -> Option<String> {
     }
 }
 
-/// `{"expression": {"expression": "v > 3"}}`.
-fn invariant(field: &StructField) -> Result<Option<Check>> {
-    let Some(text) = text_of(field, INVARIANT) else { return Ok(None) };
-    let parsed: Option<serde_json::Value> = serde_json::from_str(&text).ok();
-    let expression = parsed.as_ref().and_then(|value| value.pointer("/expression/expression")).and_then(serde_json::Value::as_str);
-    let Some(expression) = expression else {
-        return Err(Error::config(
-            "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
-            format!(
-                "the column `{}` of the Delta table has an invariant that Weir cannot read ({text}); write to a table without it",
-                field.name()
-            ),
-        ));
-    };
-    Ok(Some(Check { expression: expression.to_owned(), origin: Origin::Invariant }))
+/// Where fields are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nested {
+    /// At the top, or within structs alone: an expression can name them.
+    InStructs,
+    /// Within an array or a map.
+    InElements,
 }
 
-/// The length that `char(n)` and `varchar(n)` set.
-fn bounded(field: &StructField) -> Option<Check> {
-    let text = text_of(field, BOUNDED_TEXT)?.to_ascii_lowercase();
-    let bound = text.strip_prefix("varchar(").or_else(|| text.strip_prefix("char("))?.strip_suffix(')')?;
-    let bound: u32 = bound.trim().parse().ok()?;
-    let name = quoted(field.name());
-    Some(Check { expression: format!("{name} IS NULL OR length({name}) <= {bound}"), origin: Origin::Length(field.name().clone()) })
+/// The invariants of a schema's columns, those within structs too; the expression names them from the top.
+fn invariants(schema: &StructType, parent: &str, nested: Nested, found: &mut Vec<Check>) -> Result<()> {
+    for field in schema.fields() {
+        let path = if parent.is_empty() { field.name().clone() } else { format!("{parent}.{}", field.name()) };
+        if let Some(text) = text_of(field, INVARIANT) {
+            found.push(invariant(&path, &text, nested)?);
+        }
+        invariants_within(field.data_type(), &path, nested, found)?;
+    }
+    Ok(())
+}
+
+fn invariants_within(data_type: &DataType, path: &str, nested: Nested, found: &mut Vec<Check>) -> Result<()> {
+    match data_type {
+        DataType::Struct(inner) => invariants(inner, path, nested, found),
+        DataType::Array(array) => invariants_within(&array.element_type, &format!("{path}.element"), Nested::InElements, found),
+        DataType::Map(map) => {
+            invariants_within(&map.key_type, &format!("{path}.key"), Nested::InElements, found)?;
+            invariants_within(&map.value_type, &format!("{path}.value"), Nested::InElements, found)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `{"expression": {"expression": "v > 3"}}`.
+fn invariant(path: &str, text: &str, nested: Nested) -> Result<Check> {
+    let parsed: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    let expression = parsed.as_ref().and_then(|value| value.pointer("/expression/expression")).and_then(serde_json::Value::as_str);
+    let why = match (expression, nested) {
+        (Some(expression), Nested::InStructs) => {
+            return Ok(Check { expression: expression.to_owned(), origin: Origin::Invariant });
+        }
+        (Some(_), Nested::InElements) => "an invariant within an array or a map, which no expression over a row can judge",
+        (None, _) => "an invariant that Weir cannot read",
+    };
+    Err(Error::config(
+        "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+        format!("the column `{path}` of the Delta table has {why} ({text}); write to a table without it"),
+    ))
 }
 
 fn quoted(name: &str) -> String {
@@ -266,6 +289,7 @@ impl<T> Default for Step<T> {
 impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
         self.not_null == other.not_null
+            && self.lengths == other.lengths
             && self.identity == other.identity
             && self.defaults.items == other.defaults.items
             && self.generated.items == other.generated.items
@@ -277,6 +301,7 @@ impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rules")
             .field("not_null", &self.not_null)
+            .field("lengths", &self.lengths)
             .field("identity", &self.identity)
             .field("defaults", &self.defaults.items)
             .field("generated", &self.generated.items)
@@ -292,7 +317,12 @@ mod tests {
     use arrow::datatypes::{DataType as ArrowType, Field, Schema};
 
     fn plan(constraints: &[(&str, &str)], given: &[&str]) -> Result<Rules> {
-        let inner = DataType::try_struct_type([StructField::not_null("a", DataType::INTEGER)]).unwrap();
+        let nested = r#"{"expression":{"expression":"st.b > 3"}}"#;
+        let fields = [
+            StructField::not_null("a", DataType::INTEGER),
+            StructField::nullable("b", DataType::INTEGER).with_metadata([(INVARIANT, nested)]),
+        ];
+        let inner = DataType::try_struct_type(fields).unwrap();
         let table = StructType::try_new([
             StructField::not_null("k", DataType::STRING).with_metadata([("CURRENT_DEFAULT", "'q'")]),
             StructField::nullable("v", DataType::INTEGER).with_metadata([("delta.invariants", r#"{"expression":{"expression":"v > 3"}}"#)]),
@@ -301,7 +331,8 @@ mod tests {
             StructField::nullable("st", inner),
         ])
         .unwrap();
-        let fields = [("k", ArrowType::Utf8), ("v", ArrowType::Int32), ("g", ArrowType::Int32), ("c", ArrowType::Utf8)];
+        let pair = ArrowType::Struct(["a", "b"].map(|name| Field::new(name, ArrowType::Int32, true)).to_vec().into());
+        let fields = [("k", ArrowType::Utf8), ("v", ArrowType::Int32), ("g", ArrowType::Int32), ("c", ArrowType::Utf8), ("st", pair)];
         let columns = Arc::new(Schema::new(fields.map(|(name, of)| Field::new(name, of, true)).to_vec()));
         let over = Over { columns, expressions: crate::testing::expressions() };
         let configuration = constraints.iter().map(|(name, text)| (format!("delta.constraints.{name}"), (*text).to_owned())).collect();
@@ -312,7 +343,9 @@ mod tests {
     fn what_the_query_lacks_is_filled_and_what_it_yields_is_checked() {
         let names = |rules: &Rules| rules.checks.items.iter().map(Check::name).collect::<Vec<_>>();
         let lacking = plan(&[("pos", "v >= 0")], &["v"]).unwrap();
-        assert_eq!(names(&lacking)[..2], ["CHECK constraint pos", "CHECK constraint EXPRESSION"]);
+        assert_eq!(names(&lacking), ["CHECK constraint pos", "CHECK constraint EXPRESSION", "CHECK constraint EXPRESSION"]);
+        assert_eq!(lacking.checks.items[2].expression, "st.b > 3");
+        assert_eq!(lacking.lengths.iter().map(|length| length.declared.as_str()).collect::<Vec<_>>(), ["varchar(2)"]);
         assert!(lacking.fill("k") && lacking.fill("g") && lacking.generates("g") && !lacking.generates("k") && !lacking.fill("v"));
         assert_eq!(lacking.not_null, [vec!["k".to_owned()], vec!["st".into(), "a".into()]]);
         assert_eq!(lacking.missing(|_| false), Some("st.a".to_owned()));
@@ -329,5 +362,25 @@ mod tests {
         let error = plan(&[("fine", "v > 0"), ("odd", "no_such(v) > 0")], &["v"]).unwrap_err();
         assert_eq!(error.condition(), "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE");
         assert!(error.message().starts_with("CHECK constraint odd (no_such(v) > 0) of the Delta table"), "{error}");
+    }
+
+    #[test]
+    fn an_invariant_that_no_expression_over_a_row_can_judge_is_refused() {
+        let text = r#"{"expression":{"expression":"v > 3"}}"#;
+        let field = || StructField::nullable("v", DataType::INTEGER).with_metadata([(INVARIANT, text)]);
+        let inner = || DataType::try_struct_type([field()]).unwrap();
+        let of = |data_type: DataType| {
+            let mut found = Vec::new();
+            invariants(&StructType::try_new([StructField::nullable("c", data_type)]).unwrap(), "", Nested::InStructs, &mut found)
+                .map(|()| found.len())
+        };
+        assert_eq!(of(DataType::try_struct_type([StructField::nullable("s", inner())]).unwrap()).unwrap(), 1);
+        for (within, path) in [
+            (deltalake_core::kernel::ArrayType::new(inner(), true).into(), "`c.element.v`"),
+            (deltalake_core::kernel::MapType::new(DataType::STRING, inner(), true).into(), "`c.value.v`"),
+        ] {
+            let error = of(within).unwrap_err();
+            assert!(error.condition() == "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE" && error.message().contains(path), "{error}");
+        }
     }
 }

@@ -97,7 +97,7 @@ impl DeltaSink {
 
     /// Refuses columns that no table could take; reads nothing.
     pub fn check(location: &TableLocation, options: &SinkOptions, columns: SinkColumns) -> Result<()> {
-        Layout::plan(&request(location, options, columns), None).map(drop)
+        Layout::check(&request(location, options, columns))
     }
 
     async fn renew(&self, shared: &mut Shared) -> Result<state::Refreshed> {

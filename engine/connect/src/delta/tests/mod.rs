@@ -4,6 +4,7 @@
 
 mod damage;
 mod faults;
+mod rules;
 mod types;
 mod upsert;
 
