@@ -138,6 +138,11 @@ pub trait Sink: Send + Sync {
     /// Which place it is; compared with `_weir/sink`.
     fn identity(&self) -> SinkIdentity;
 
+    /// The id of the table that it writes to, once there is one.
+    async fn table_id(&self) -> Option<String> {
+        None
+    }
+
     /// Whether progress counts output rows.
     fn output_rows(&self) -> OutputRows;
 

@@ -309,6 +309,10 @@ impl Sink for DeltaSink {
         SinkIdentity { format: "delta".into(), location: self.location.url().to_string(), table_id: self.opened_table.clone() }
     }
 
+    async fn table_id(&self) -> Option<String> {
+        self.shared.lock().await.table_id.clone()
+    }
+
     fn output_rows(&self) -> OutputRows {
         OutputRows::Unknown
     }

@@ -157,6 +157,45 @@ impl QueryLog {
         failpoint::hit("claim.sink-begin.after")
     }
 
+    /// Records the id of the sink's table, which may be made long after the sink was bound, or refuses another table, and none
+    /// where there was one. For a sink that has no record of every batch nothing else tells.
+    pub async fn bind_table(&self, sink: BindSink, table_id: Option<&str>, nonce: u64) -> Result<()> {
+        let suffix = if nonce == 0 { String::new() } else { format!(".{nonce}") };
+        let (bound, name) = (format!("{}{suffix}", sink.file()), format!("{}-table{suffix}", sink.file()));
+        let weir = self.claim.weir();
+        let recorded = |name: &str, bytes: &[u8]| -> Result<Option<String>> {
+            let record = sink_record(&format!("{}/{name}", weir.url()), bytes)?;
+            Ok(record.get(TABLE_ID).and_then(serde_json::Value::as_str).map(str::to_owned))
+        };
+        let known = match table_id {
+            Some(id) => {
+                let body = serde_json::json!({TABLE_ID: id}).to_string();
+                weir.create_or_read(&name, body).await?.map(|bytes| recorded(&name, &bytes)).transpose()?.flatten()
+            }
+            None => {
+                let mut known = None;
+                for name in [name, bound] {
+                    if let Some(bytes) = weir.read(&name).await? {
+                        known = known.or(recorded(&name, &bytes)?);
+                    }
+                }
+                known
+            }
+        };
+        match known {
+            Some(known) if table_id != Some(known.as_str()) => Err(Error::incompatible(
+                "CHECKPOINT_SINK_CHANGED",
+                format!(
+                    "the table (id {known}) of the {} of the checkpoint {} {}: what earlier batches wrote is not in it; restore it, or set a changed checkpointResetNonce to go on from here",
+                    sink.words(),
+                    self.root.url(),
+                    table_id.map_or_else(|| "was deleted".to_owned(), |now| format!("was deleted and made anew (its id is {now} now)")),
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn sink_changed(&self, sink: BindSink, recorded: &SinkRecord, now: &SinkRecord) -> Error {
         let (checkpoint, words) = (self.root.url(), sink.words());
         let text = |record: &SinkRecord| {
@@ -169,8 +208,8 @@ impl QueryLog {
                 "the {words} {} of the checkpoint {checkpoint} was deleted and made anew (its id was {} and is {}): the rows of earlier batches \
                  are not in it; restore it, set a changed checkpointResetNonce to go on from here",
                 recorded.get("location").map(ToString::to_string).unwrap_or_default(),
-                recorded.get("tableId").map(ToString::to_string).unwrap_or_default(),
-                now.get("tableId").map(ToString::to_string).unwrap_or_default(),
+                recorded.get(TABLE_ID).map(ToString::to_string).unwrap_or_default(),
+                now.get(TABLE_ID).map(ToString::to_string).unwrap_or_default(),
             )
         } else {
             format!(
@@ -321,6 +360,8 @@ fn is_of_identity(field: &str) -> bool {
 
 pub(super) type SinkRecord = serde_json::Map<String, serde_json::Value>;
 
+/// Field of the identity: the table's own id.
+const TABLE_ID: &str = "tableId";
 /// Field of the record beside the identity: the first batch of the sink.
 const SINCE: &str = "sinceBatch";
 /// Another one: the process that wrote it.

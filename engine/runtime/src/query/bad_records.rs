@@ -16,6 +16,7 @@
 //! has every batch. A sink of rows that takes effect in steps makes no bad record final: sources read them again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
 use arrow::compute::{filter_record_batch, is_not_null};
@@ -23,6 +24,7 @@ use arrow::datatypes::{Int32Type, Int64Type};
 use uuid::Uuid;
 use weir_connect::bad_records::{BadRows, Places, Stamp};
 use weir_connect::{BatchId, Committed, RecordColumns, Sink, SinkWriter, Written};
+use weir_core::checkpoint::{BindSink, QueryLog};
 use weir_core::{Error, Result};
 use weir_sql::Lane;
 
@@ -34,12 +36,25 @@ pub struct BadRecordsSink {
     query: String,
     /// Names of the sources in plan order.
     sources: Vec<String>,
+    /// The query's `checkpointResetNonce`.
+    nonce: u64,
+    /// Whether the checkpoint knows the table's id, if it is a table.
+    bound: AtomicBool,
 }
 
 impl BadRecordsSink {
     /// The sink of a query's bad records.
-    pub fn new(sink: Arc<dyn Sink>, query: String, sources: Vec<String>) -> Self {
-        Self { sink, query, sources }
+    pub fn new(sink: Arc<dyn Sink>, query: String, sources: Vec<String>, nonce: u64) -> Self {
+        Self { sink, query, sources, nonce, bound: AtomicBool::new(false) }
+    }
+
+    /// Holds the table that the sink found against the one that the checkpoint knows; a query whose batches seldom have bad
+    /// records would else make a deleted one anew.
+    pub async fn bind(&self, log: &QueryLog) -> Result<()> {
+        let id = self.sink.table_id().await;
+        log.bind_table(BindSink::BadRecords, id.as_deref(), self.nonce).await?;
+        self.bound.store(id.is_some(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// The newest batch that it has of the query.
@@ -48,14 +63,19 @@ impl BadRecordsSink {
     }
 
     /// Makes the records of a batch visible, once; before the sink of the rows does.
-    pub async fn commit(&self, batch: &BatchId, parts: Vec<Written>) -> Result<()> {
+    pub async fn commit(&self, batch: &BatchId, parts: Vec<Written>, log: &QueryLog) -> Result<()> {
         if parts.is_empty() && !self.sink.needs_every_batch() {
             return Ok(());
         }
         if self.sink.commit(batch, parts).await? == Committed::Before {
             tracing::info!(batch = batch.batch, "the sink of bad records had recorded the batch already");
         }
-        Ok(())
+        match self.bound.load(Ordering::Relaxed) {
+            // The commit has looked.
+            true => Ok(()),
+            false if self.sink.table_id().await.is_some() => self.bind(log).await,
+            false => Ok(()),
+        }
     }
 
     /// Housekeeping.

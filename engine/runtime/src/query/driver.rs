@@ -342,7 +342,7 @@ impl Driver {
         let timer = Instant::now();
         let batch = BatchId { query_id: self.open.log.query_id(), batch: self.next_batch, epoch: self.environment.epoch };
         let (state, outage) = (Arc::clone(&self.state), self.open.sink.outage());
-        let OpenQuery { lanes, sink, bad_records, scans, sources, .. } = &mut self.open;
+        let OpenQuery { log, lanes, sink, bad_records, scans, sources, .. } = &mut self.open;
         let mut outcome = tokio::select! {
             biased;
             outcome = shown(&state, &outage, batch::execute(lanes, sink, bad_records.as_ref(), scans, partitions, batch.clone(), plan.timestamp_ms)) => outcome?,
@@ -352,7 +352,7 @@ impl Driver {
             }
         };
         if let Some(bad_records) = bad_records {
-            bad_records.commit(&batch, std::mem::take(&mut outcome.bad_parts)).await?;
+            bad_records.commit(&batch, std::mem::take(&mut outcome.bad_parts), log).await?;
         }
         let parts = std::mem::take(&mut outcome.parts);
         outcome.rows_written = parts.iter().map(|part| part.rows).sum();

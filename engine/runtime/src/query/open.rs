@@ -93,7 +93,9 @@ pub async fn open(definition: &QueryDefinition, environment: &TaskEnvironment) -
             let sink: Arc<dyn Sink> = Arc::from(registry::open_sink(settings, &context).await.map_err(|e| e.context("bad records"))?);
             log.bind_sink(BindSink::BadRecords, &identity(&*sink), definition.reset_nonce).await?;
             let names = order.iter().map(|at| definition.sources[*at].name.clone()).collect();
-            Some(Arc::new(BadRecordsSink::new(sink, definition.name.clone(), names)))
+            let bad_records = BadRecordsSink::new(sink, definition.name.clone(), names, definition.reset_nonce);
+            bad_records.bind(&log).await?;
+            Some(Arc::new(bad_records))
         }
         None => None,
     };

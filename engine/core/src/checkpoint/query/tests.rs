@@ -81,3 +81,27 @@ async fn a_sink_made_anew_under_its_name_is_another() {
     root.create_new("_weir/sink.2", sink("t", "C")).await.unwrap();
     assert!(!log.bind_sink(BindSink::Rows, &sink("t", "C"), 2).await.unwrap().is_new);
 }
+
+#[tokio::test]
+async fn the_table_of_a_sink_is_kept_to_once_it_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Storage::new(Durability::PageCache).open(dir.path().to_str().unwrap()).unwrap();
+    let log = claimed(&root, 1).await;
+    let (bad, refused) = (BindSink::BadRecords, |error: Error| (error.class(), error.condition().to_owned(), error.to_string()));
+    // Made after the sink was bound.
+    log.bind_sink(bad, r#"{"format":"delta","location":"t"}"#, 0).await.unwrap();
+    log.bind_table(bad, None, 0).await.unwrap();
+    for id in ["A", "A"] {
+        log.bind_table(bad, Some(id), 0).await.unwrap();
+    }
+    for (now, words) in [(None, "was deleted:"), (Some("B"), "was deleted and made anew (its id is B now)")] {
+        let (class, condition, text) = refused(log.bind_table(bad, now, 0).await.unwrap_err());
+        assert_eq!((class, condition.as_str()), (ErrorClass::Incompatible, "CHECKPOINT_SINK_CHANGED"));
+        assert!(text.contains(words) && text.contains("(id A)") && text.contains("checkpointResetNonce"), "{text}");
+    }
+    log.bind_table(bad, None, 1).await.unwrap();
+    log.bind_table(bad, Some("B"), 1).await.unwrap();
+    // There when the sink was bound.
+    log.bind_sink(bad, r#"{"format":"delta","location":"t","tableId":"C"}"#, 2).await.unwrap();
+    assert!(refused(log.bind_table(bad, None, 2).await.unwrap_err()).2.contains("(id C)"));
+}
