@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
+use weir_connect::delta::memory::MERGED_ROW_BYTES;
 use weir_core::progress::QueryEvent;
 use weir_core::storage::{Durability, Storage};
 use weir_core::{Error, Result};
@@ -23,8 +24,8 @@ use weir_runtime::lanes::STACK_BYTES;
 use weir_runtime::memory::{self, MemoryBudget, TaskShape};
 use weir_runtime::metrics::Metrics;
 use weir_runtime::places::{self, Written};
-use weir_runtime::query::QueryDefinition;
 use weir_runtime::query::driver::StopRequest;
+use weir_runtime::query::{InputDefinition, QueryDefinition};
 use weir_runtime::resolve::{self, AvailableNowRun, Surroundings};
 use weir_runtime::task::failed;
 use weir_runtime::{SystemClock, Task, TaskEnvironment};
@@ -206,11 +207,22 @@ fn write_report(path: &Path, report: &ExitReport) -> Result<()> {
     })
 }
 
+/// The rows of the greatest batch of a query, where the options bound it.
+fn most_rows(definition: &QueryDefinition) -> Option<u64> {
+    let limit = |source: &InputDefinition| {
+        let named = source.options.iter().find(|(name, _)| name.eq_ignore_ascii_case("maxOffsetsPerTrigger"));
+        named.filter(|_| source.format == "kafka").and_then(|(_, text)| text.trim().parse::<u64>().ok())
+    };
+    definition.sources.iter().try_fold(0_u64, |sum, source| Some(sum.saturating_add(limit(source)?)))
+}
+
 fn budget(definitions: &[QueryDefinition], lanes: usize) -> MemoryBudget {
+    let merging = definitions.iter().filter(|definition| definition.sink.upsert.is_some());
     MemoryBudget::new(TaskShape {
         queries: definitions.len(),
         with_tables: definitions.iter().filter(|definition| !definition.tables.is_empty()).count(),
         with_bad_records: definitions.iter().filter(|definition| definition.bad_records.is_some()).count(),
+        merged_rows: merging.filter_map(most_rows).fold(0, u64::saturating_add),
         kafka_sources: definitions.iter().flat_map(|d| d.sources.iter().chain(&d.tables)).filter(|source| source.format == "kafka").count(),
         lanes,
     })
@@ -224,6 +236,12 @@ fn log_limits(definitions: &[QueryDefinition], lanes: usize) {
     let against = limit.map_or_else(String::new, |limit| format!(", the limit is {} MiB", limit / MIB));
     tracing::info!("memory is bounded to {} MiB{against}", budget.total().div_ceil(MIB));
     tracing::debug!(total_bytes = budget.total(), ?limit, ?parts, "the bounds of memory, part by part");
+    for definition in definitions.iter().filter(|definition| definition.sink.upsert.is_some() && most_rows(definition).is_none()) {
+        tracing::info!(
+            query = definition.name,
+            "the sum does not count the keys of the batches that are merged, some {MERGED_ROW_BYTES} bytes for each row of a batch, since no maxOffsetsPerTrigger bounds its rows"
+        );
+    }
     if limit.is_some_and(|limit| limit < budget.total()) {
         tracing::warn!(
             total_bytes = budget.total(),

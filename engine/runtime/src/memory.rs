@@ -40,6 +40,8 @@ pub struct TaskShape {
     pub with_tables: usize,
     /// Queries with a place for bad records.
     pub with_bad_records: usize,
+    /// Rows of the greatest batches that are merged by key, where they are bounded.
+    pub merged_rows: u64,
     /// Kafka sources.
     pub kafka_sources: usize,
     /// Lanes of each query.
@@ -63,6 +65,7 @@ impl MemoryBudget {
                     "bad_records",
                     (shape.with_bad_records * shape.lanes) as u64 * (slice + weir_connect::delta::memory::LANE_BYTES as u64),
                 ),
+                part("upsert_keys", shape.merged_rows.saturating_mul(weir_connect::delta::memory::MERGED_ROW_BYTES)),
                 part("kafka_prefetch", shape.kafka_sources as u64 * KAFKA_QUEUE_BYTES),
             ],
         }
@@ -75,7 +78,7 @@ impl MemoryBudget {
 
     /// The sum.
     pub fn total(&self) -> u64 {
-        self.parts.iter().map(|part| part.bytes).sum()
+        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.bytes))
     }
 }
 
@@ -101,8 +104,15 @@ mod tests {
 
     #[test]
     fn the_sum_is_the_parts() {
-        let budget = MemoryBudget::new(TaskShape { queries: 2, with_tables: 1, with_bad_records: 1, kafka_sources: 1, lanes: 2 });
-        assert_eq!(budget.total(), (40 + 16 + 48 + 128 + 64 + 40 + 16) << 20);
+        let budget = MemoryBudget::new(TaskShape {
+            queries: 2,
+            with_tables: 1,
+            with_bad_records: 1,
+            merged_rows: 1 << 20,
+            kafka_sources: 1,
+            lanes: 2,
+        });
+        assert_eq!(budget.total(), (40 + 16 + 48 + 128 + 64 + 40 + 200 + 16) << 20);
         assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
     }
 }

@@ -12,6 +12,9 @@ pub const LANE_BYTES: usize = 16 << 20;
 /// Files that one lane keeps open.
 pub const LANE_FILES: usize = 32;
 
+/// What a merge by `upsertKeys` holds for each row of a batch: its key, with 20 bytes of its own, and the row of the table that it meets.
+pub const MERGED_ROW_BYTES: u64 = 200;
+
 static BUFFERED: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes held by all open files of the process.
