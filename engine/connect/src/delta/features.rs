@@ -12,7 +12,6 @@ use deltalake_core::kernel::StructType;
 use weir_core::{Error, Result};
 
 use super::action::{MetaData, Protocol};
-use super::mapping;
 use super::schema::same_name;
 
 /// Features that a plain append respects: either it does nothing that they
@@ -143,15 +142,12 @@ pub fn check_mergeable(url: &str, protocol: &Protocol, metadata: &MetaData) -> R
             ),
         ));
     }
-    let unmerged = [
-        (mapping::is_mapped(&metadata.configuration), "its columns are mapped (delta.columnMapping.mode)"),
-        (has(protocol, ROW_TRACKING), "it tracks rows (rowTracking), whose ids a merge has to keep"),
-    ];
-    for (_, why) in unmerged.iter().filter(|(is_so, _)| *is_so) {
+    // Where the feature is only supported, rows that are written again get new ids, as in any table.
+    if has(protocol, ROW_TRACKING) && is_on(&metadata.configuration, "delta.enableRowTracking") {
         return Err(Error::config(
             "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
             format!(
-                "cannot merge by upsertKeys into the Delta table {url}: {why}, which Weir's merge does not; merge into a table without it, or remove upsertKeys"
+                "cannot merge by upsertKeys into the Delta table {url}: it tracks rows (delta.enableRowTracking), whose ids a merge has to keep, which Weir's does not; merge into a table without it, remove upsertKeys, or run ALTER TABLE ... SET TBLPROPERTIES ('delta.enableRowTracking' = 'false')"
             ),
         ));
     }
@@ -216,8 +212,10 @@ mod tests {
         check_writable("t", &plain, &chosen).unwrap();
         let merging = |name: &str, value: &str| check_mergeable("t", &plain, &metadata(&[(name, value)])).unwrap_err();
         assert_eq!(merging("delta.appendOnly", "true").condition(), "DELTA_CANNOT_MODIFY_APPEND_ONLY");
-        assert!(merging("delta.columnMapping.mode", "id").to_string().contains("mapped"));
-        assert!(check_mergeable("t", &with(&["rowTracking"]), &metadata(&[])).unwrap_err().to_string().contains("tracks rows"));
+        let tracked = |on: &str| check_mergeable("t", &with(&["rowTracking"]), &metadata(&[("delta.enableRowTracking", on)]));
+        assert!(tracked("true").unwrap_err().to_string().contains("tracks rows"));
+        tracked("false").unwrap();
+        check_mergeable("t", &plain, &metadata(&[("delta.columnMapping.mode", "id")])).unwrap();
         check_mergeable("t", &plain, &metadata(&[("delta.appendOnly", "false"), ("delta.enableDeletionVectors", "true")])).unwrap();
     }
 }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use deltalake_core::kernel::engine::arrow_conversion::TryIntoArrow;
 use deltalake_core::kernel::{DataType as KernelType, StructField, StructType};
 use weir_core::{Error, Result};
@@ -50,6 +50,8 @@ pub struct Layout {
     pub file: SchemaRef,
     /// The partition columns' physical names.
     pub physical_partitions: Vec<String>,
+    /// Whether files are searched for columns by their ids first.
+    pub by_id: bool,
     /// What the table demands of rows.
     pub rules: Rules,
     /// Whether a commit that replaces rows has to tell the changes.
@@ -129,7 +131,8 @@ impl Layout {
         check_missing(request, &query, &table.metadata.partition_columns, &rules)?;
         let partition_columns = table.metadata.partition_columns.clone();
         let layout = Self::lay(request, merged.schema, merged.added, partition_columns, rules)?;
-        let mut layout = Self { max_column_id, change_feed: features::has_change_feed(configuration), ..layout };
+        let (change_feed, by_id) = (features::has_change_feed(configuration), mapping::is_by_id(configuration));
+        let mut layout = Self { max_column_id, change_feed, by_id, ..layout };
         layout.upsert = request.upsert.as_ref().map(|by| Keys::plan(by, request, &layout, existing)).transpose()?;
         Ok(layout)
     }
@@ -151,7 +154,13 @@ impl Layout {
         let arrow = arrow_of(&table, url)?;
         let typed: Vec<String> = arrow.fields().iter().filter(|field| has_type(field)).map(|field| field.name().clone()).collect();
         let given = |name: &str| typed.iter().position(|column| column == name);
-        Self::lay_out(url, table, Vec::new(), self.partition_columns.clone(), Rules::default(), given)
+        let whole = Self::lay_out(url, table, Vec::new(), self.partition_columns.clone(), Rules::default(), given)?;
+        Ok(Self { by_id: self.by_id, ..whole })
+    }
+
+    /// Columns as data files have them.
+    pub fn stored(&self, fields: &[FieldRef]) -> Vec<FieldRef> {
+        fields.iter().map(|field| mapping::stored(field, &self.table)).collect()
     }
 
     fn lay(request: &Request, table: StructType, added: Vec<String>, partition_columns: Vec<String>, rules: Rules) -> Result<Self> {
@@ -207,6 +216,7 @@ impl Layout {
         Ok(Self {
             max_column_id: None,
             physical_partitions,
+            by_id: false,
             table,
             added,
             partition_columns,

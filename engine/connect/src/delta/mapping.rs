@@ -23,6 +23,11 @@ pub const MAX_ID: &str = "delta.columnMapping.maxColumnId";
 const ID: &str = "delta.columnMapping.id";
 const PHYSICAL_NAME: &str = "delta.columnMapping.physicalName";
 
+/// Whether files are searched for columns by their ids before their names.
+pub fn is_by_id(configuration: &BTreeMap<String, String>) -> bool {
+    configuration.get(MODE).is_some_and(|mode| mode.eq_ignore_ascii_case("id"))
+}
+
 /// Whether columns have physical names.
 pub fn is_mapped(configuration: &BTreeMap<String, String>) -> bool {
     configuration.get(MODE).is_some_and(|mode| !mode.eq_ignore_ascii_case("none"))
@@ -116,7 +121,17 @@ pub fn physical_schema(logical: &Schema, table: &StructType) -> Schema {
 }
 
 fn physical_fields(fields: &Fields, table: &StructType) -> Vec<FieldRef> {
-    fields.iter().map(|field| table.field(field.name()).map_or_else(|| Arc::clone(field), |of| physical_field(field, of))).collect()
+    fields.iter().map(|field| stored(field, table)).collect()
+}
+
+/// A column as a data file has it.
+pub fn stored(field: &FieldRef, table: &StructType) -> FieldRef {
+    table.field(field.name()).map_or_else(|| Arc::clone(field), |of| physical_field(field, of))
+}
+
+/// The id that a file's column has.
+pub fn file_id(field: &Field) -> Option<&str> {
+    field.metadata().get(PARQUET_FIELD_ID_META_KEY).map(String::as_str)
 }
 
 fn physical_field(field: &Field, of: &StructField) -> FieldRef {
@@ -150,7 +165,8 @@ pub fn relabelled(rows: &RecordBatch, file: &Arc<Schema>) -> Result<RecordBatch,
     RecordBatch::try_new_with_options(Arc::clone(file), columns, &options)
 }
 
-fn relabel(array: &ArrayRef, to: &ArrowType) -> Result<ArrayRef, ArrowError> {
+/// The same values under the names that another type has for them.
+pub fn relabel(array: &ArrayRef, to: &ArrowType) -> Result<ArrayRef, ArrowError> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }

@@ -1,10 +1,11 @@
 //! The same merges by Weir's sink and by Spark's `MERGE INTO`, each into a
-//! table of its own: equal rows after every step.
+//! table of its own: equal rows after every step, also where columns are mapped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray, StructArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field};
 use arrow::record_batch::RecordBatch;
 use serde_json::{Value, json};
 use weir_connect::Committed;
@@ -113,4 +114,55 @@ async fn merges_leave_the_rows_that_sparks_merge_leaves() {
     let last = &merges[2][column("operationMetrics")];
     assert_eq!((&last["numTargetRowsUpdated"], &last["numTargetRowsInserted"]), (&json!("2"), &json!("1")), "{last}");
     assert_eq!(judge.delta_transactions(&ours).unwrap(), BTreeMap::from([(query.id.to_string(), 2)]));
+}
+
+/// id, number, partition.
+fn mapped(values: &[(i32, i32, &str)]) -> (RecordBatch, String) {
+    let ints = |of: fn(&(i32, i32, &str)) -> i32| -> ArrayRef { Arc::new(Int32Array::from_iter_values(values.iter().map(of))) };
+    let st = StructArray::try_new(vec![Field::new("x y", DataType::Int32, true)].into(), vec![ints(|row| row.1)], None).unwrap();
+    let regions: ArrayRef = Arc::new(StringArray::from_iter_values(values.iter().map(|row| row.2)));
+    let batch = rows(vec![("id", ints(|row| row.0)), ("v w", ints(|row| row.1)), ("st", Arc::new(st)), ("p q", regions)]);
+    let row = |(id, v, p): &(i32, i32, &str)| format!("({id}, {v}, named_struct('x y', {v}), '{p}')");
+    let text = values.iter().map(row).collect::<Vec<_>>().join(", ");
+    (batch, format!("(SELECT * FROM VALUES {text} AS v(id, `v w`, st, `p q`))"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn merges_into_mapped_columns_leave_the_rows_that_sparks_merge_leaves() {
+    let folder = scratch::folder("delta-upsert-mapped").unwrap();
+    let judge = Judge::shared();
+    for mode in ["name", "id"] {
+        let (ours, theirs) = (folder.path().join(format!("{mode}-ours")), folder.path().join(format!("{mode}-theirs")));
+        let on = |table: &std::path::Path, sql: &str| judge.sql(&sql.replace("{t}", &format!("delta.`{}`", table.display())), &[]).unwrap();
+        let both = |sql: &str| [&ours, &theirs].map(|table| on(table, sql));
+        both(&format!(
+            "CREATE TABLE {{t}} (id INT, v INT, st STRUCT<a: INT>, `p q` STRING) USING delta PARTITIONED BY (`p q`) \
+             TBLPROPERTIES('delta.columnMapping.mode'='{mode}', 'delta.enableChangeDataFeed'='true')"
+        ));
+        both("INSERT INTO {t} SELECT CAST(id AS INT), 0, named_struct('a', CAST(id AS INT)), IF(id % 2 = 0, 'e e', 'o') FROM range(6)");
+        // What was written keeps its names in files.
+        both("ALTER TABLE {t} RENAME COLUMN v TO `v w`");
+        both("ALTER TABLE {t} RENAME COLUMN st.a TO `x y`");
+        let mut query = Query::to(&ours);
+        query.upsert = Some(UpsertBy { keys: vec!["id".to_owned(), "p q".to_owned()], order_by: None });
+        let sink = query.open(mapped(&[]).0.schema()).await.unwrap();
+        // There, there in another partition, new, and with the partition that becomes null.
+        let steps: [&[(i32, i32, &str)]; 2] =
+            [&[(2, 20, "e e"), (3, 30, "e e"), (9, 90, "n"), (1, 10, "")], &[(3, 31, "e e"), (1, 11, "o"), (9, 91, "n")]];
+        for (number, step) in steps.iter().enumerate() {
+            let (batch, sql) = mapped(step);
+            assert_eq!(query.write(&sink, number as u64, &batch).await.unwrap(), Committed::Now);
+            let merge = "MERGE INTO {t} t USING {s} s ON t.id = s.id AND t.`p q` = s.`p q` \
+                         WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *";
+            on(&theirs, &merge.replace("{s}", &sql));
+            let [found, expected] = both("SELECT id, `v w`, st.`x y`, `p q` FROM {t} ORDER BY ALL");
+            assert_eq!(found.rows, expected.rows, "{mode}, step {number}");
+        }
+        let feed = [&ours, &theirs].map(|table| {
+            let feed = Input::at("delta", table).option("readChangeFeed", "true").option("startingVersion", "4");
+            judge.query(&feed, "SELECT id, `v w`, st.`x y`, `p q`, _change_type FROM source").unwrap().rows
+        });
+        assert!(feed[0].iter().any(|row| row[4] == json!("update_preimage")));
+        assert_eq!(feed[0], feed[1], "{mode}: the changes that both tables tell");
+    }
 }

@@ -84,7 +84,7 @@ pub async fn write(
 
 async fn tell(location: &TableLocation, layout: &Layout, told: &Told<'_>, writer: &mut DeltaWriter) -> Result<()> {
     let fields = layout.written.fields();
-    let mut rows = read::open(location, told.file(), &fields[..fields.len() - 1]).await?;
+    let mut rows = read::open(location, told.file(), &fields[..fields.len() - 1], layout).await?;
     let failed = |error| Error::retryable("TASK_WRITE_FAILED", "the changes of a merge could not be written").with_source(error);
     while let Some(slice) = rows.next().await? {
         let types: StringArray = (slice.first_row..).take(slice.rows).map(|row| told.of(row)).collect();

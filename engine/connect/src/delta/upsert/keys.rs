@@ -49,7 +49,7 @@ impl Keys {
                 );
                 return Err(Error::config("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", text));
             }
-            let query = schema::from_arrow(&request.query, Names::Plain)?;
+            let query = schema::from_arrow(&request.query, Names::Mapped)?;
             let mut lacking = Vec::new();
             find_lacking("", &table.schema, &query, &mut lacking);
             lacking.retain(|name| !layout.rules.generates(name));

@@ -115,7 +115,8 @@ impl Merging {
         settings: WriterSettings,
     ) -> Result<Self> {
         let fields = keys.fields(layout)?;
-        let pruner = Arc::new(Pruner::new(&fields[..keys.columns.len()], &layout.partition_columns, files)?);
+        let stored = layout.stored(&fields[..keys.columns.len()]);
+        let pruner = Arc::new(Pruner::new(&stored, &layout.physical_partitions, files)?);
         let own = |file: &WrittenFile| TableFile { name: file.path.clone(), values: file.partition_values.iter().cloned().collect() };
         let mut merging = Self {
             location,
@@ -132,14 +133,14 @@ impl Merging {
             made: Vec::new(),
         };
         for file in 0..merging.own.len() {
-            merging.offer(file).await?;
+            merging.offer(file, layout).await?;
         }
         merging.settle(layout).await?;
         Ok(merging)
     }
 
-    async fn offer(&mut self, file: usize) -> Result<()> {
-        let mut rows = read::open(&self.location, &self.own[file], &self.fields).await?;
+    async fn offer(&mut self, file: usize, layout: &Layout) -> Result<()> {
+        let mut rows = read::open(&self.location, &self.own[file], &self.fields, layout).await?;
         while let Some(slice) = rows.next().await? {
             let encoded = self.encoder.encode(&slice.columns)?;
             for row in 0..slice.rows {
@@ -155,7 +156,7 @@ impl Merging {
         for (file, tied) in self.winners.ties() {
             let fields = layout.written.fields();
             let all = converter(fields.iter().map(|field| field.data_type().clone()))?;
-            let mut rows = read::open(&self.location, &self.own[file], fields).await?;
+            let mut rows = read::open(&self.location, &self.own[file], fields, layout).await?;
             let mut tied = tied.as_slice();
             while let Some(slice) = rows.next().await? {
                 let end = slice.first_row + slice.rows as u64;
@@ -192,7 +193,7 @@ impl Merging {
             Some(version) if self.winners.rows() > 0 => targets::list(&self.location, version, Arc::clone(&self.pruner)).await?,
             _ => Vec::new(),
         };
-        let looked = self.look_through(&targets).await?;
+        let looked = self.look_through(&targets, layout).await?;
         self.looked.extend(looked);
         let hits: Vec<&[Hit]> = targets.iter().map(|target| self.looked[&target.identity()].hits.as_slice()).collect();
         let verdict = self.winners.against(&hits);
@@ -265,14 +266,14 @@ impl Merging {
     }
 
     /// Looks through the files that were not seen in an attempt before, some at once.
-    async fn look_through(&self, targets: &[Target]) -> Result<Vec<(String, Looked)>> {
+    async fn look_through(&self, targets: &[Target], layout: &Layout) -> Result<Vec<(String, Looked)>> {
         let mut running = FuturesUnordered::new();
         let mut done = Vec::new();
         for target in targets.iter().filter(|target| !self.looked.contains_key(&target.identity())) {
             if running.len() >= FILES_AT_ONCE {
                 done.extend(running.try_next().await?);
             }
-            running.push(self.look(target));
+            running.push(self.look(target, layout));
         }
         while let Some(looked) = running.try_next().await? {
             done.push(looked);
@@ -280,9 +281,9 @@ impl Merging {
         Ok(done)
     }
 
-    async fn look(&self, target: &Target) -> Result<(String, Looked)> {
+    async fn look(&self, target: &Target, layout: &Layout) -> Result<(String, Looked)> {
         let deleted = target.deleted(&self.location).await?;
-        let mut rows = read::open(&self.location, &target.file, &self.fields).await?;
+        let mut rows = read::open(&self.location, &target.file, &self.fields, layout).await?;
         let mut hits = Vec::new();
         while let Some(slice) = rows.next().await? {
             let encoded = self.encoder.encode(&slice.columns)?;

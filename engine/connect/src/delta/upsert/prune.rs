@@ -43,7 +43,7 @@ struct Stats {
 }
 
 impl Pruner {
-    /// Takes in the files of a batch; `keys` are the key columns.
+    /// Takes in the files of a batch; `keys` are the key columns under the names that files and log have for them.
     pub fn new(keys: &[FieldRef], partition_columns: &[String], files: &[WrittenFile]) -> Result<Self> {
         let (partitioned, rest): (Vec<FieldRef>, Vec<FieldRef>) =
             keys.iter().cloned().partition(|field| partition_columns.iter().any(|column| same_name(column, field.name())));

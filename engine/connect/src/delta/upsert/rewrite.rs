@@ -39,7 +39,7 @@ pub async fn rewrite(location: &TableLocation, whole: &Arc<Layout>, settings: &W
 }
 
 async fn copy(location: &TableLocation, whole: &Layout, file: &Rewrite<'_>, writer: &mut DeltaWriter) -> Result<()> {
-    let mut rows = read::open(location, file.file, whole.written.fields()).await?;
+    let mut rows = read::open(location, file.file, whole.written.fields(), whole).await?;
     let mut without = file.without.as_slice();
     let failed = |error| Error::retryable("TASK_WRITE_FAILED", "the rows of a data file could not be copied").with_source(error);
     while let Some(slice) = rows.next().await? {
