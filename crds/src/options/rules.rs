@@ -25,7 +25,7 @@ pub(super) fn check(options: &mut ParsedOptions, completeness: Completeness, fin
                     .remedy("keep one of them"),
             );
         }
-        Format::Delta if options.role == Role::Source && options.is_given("startingVersion") && options.is_given("startingTimestamp") => {
+        Format::Delta if options.role != Role::Sink && options.is_given("startingVersion") && options.is_given("startingTimestamp") => {
             findings.push(
                 Finding::error("exclusive-options", "startingTimestamp", "Please either provide 'startingVersion' or 'startingTimestamp'")
                     .remedy("keep one of them"),

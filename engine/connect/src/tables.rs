@@ -43,6 +43,7 @@ pub async fn open_table_with_conf(
         Format::Json | Format::Csv | Format::Text | Format::Parquet => {
             Ok(Arc::new(FileTable::open(format.as_str(), &view, schema, storage, conf).await?))
         }
+        Format::Delta if parsed.bool("readChangeFeed") => crate::delta::open_changes(&parsed, storage, conf).await,
         Format::Delta => crate::delta::open_table(view.required("delta", "path")?, options, storage).await,
         Format::Kafka => Ok(Arc::new(KafkaTable::new(KafkaSourceOptions::from_parsed(&parsed, conf)?, ending_offsets(&parsed))?)),
         other => Err(Error::config(

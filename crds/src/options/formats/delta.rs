@@ -6,8 +6,7 @@ use crate::options::row::OptionRow;
 const OPTIONS: &str = "org.apache.spark.sql.delta.DeltaOptions";
 const TRAVEL: &str = "org.apache.spark.sql.delta.DeltaTimeTravelSpec";
 
-const CHANGE_FEED: &str =
-    "reads the change data feed between two versions, which Weir reads as a stream only: remove it, and set readChangeFeed on a source";
+const ENDLESS: &str = "ends a change data feed, which a stream does not: remove it, or read the feed as a static table";
 const SCHEMA_LOG: &str = "tracks renamed and dropped columns, which Weir does not: remove it; added columns are followed without it";
 
 const REPLACES: &str = "replaces rows of the table by a batch, which a stream cannot do: remove it; upsertKeys merges by key";
@@ -84,9 +83,22 @@ pub const DELTA_ROWS: &[OptionRow] = &[
     .alias(&["readChangeData"])
     .stream()
     .default("false"),
-    OptionRow::new("readChangeFeed", Kind::Bool, "Refused.", OPTIONS).alias(&["readChangeData"]).table().refused(CHANGE_FEED),
-    OptionRow::new("endingVersion", Kind::Text, "Refused.", OPTIONS).read().refused(CHANGE_FEED),
-    OptionRow::new("endingTimestamp", Kind::Text, "Refused.", OPTIONS).read().refused(CHANGE_FEED),
+    OptionRow::new(
+        "readChangeFeed",
+        Kind::Bool,
+        "Whether the rows are what the versions from startingVersion to endingVersion did, with _change_type, _commit_version, _commit_timestamp.",
+        OPTIONS,
+    )
+    .alias(&["readChangeData"])
+    .table()
+    .default("false"),
+    OptionRow::new("startingVersion", Kind::Version, "First version of a change data feed.", OPTIONS).table(),
+    OptionRow::new("startingTimestamp", Kind::NonEmpty, "The feed begins with the first version at or after this time.", OPTIONS).table(),
+    OptionRow::new("endingVersion", Kind::Version, "Last version of a change data feed. Default: the newest one at each batch.", OPTIONS)
+        .table(),
+    OptionRow::new("endingTimestamp", Kind::NonEmpty, "The feed ends with the last version at or before this time.", OPTIONS).table(),
+    OptionRow::new("endingVersion", Kind::Text, "Refused.", OPTIONS).stream().refused(ENDLESS),
+    OptionRow::new("endingTimestamp", Kind::Text, "Refused.", OPTIONS).stream().refused(ENDLESS),
     OptionRow::new("schemaTrackingLocation", Kind::Path, "Refused.", OPTIONS).alias(&["schemaLocation"]).stream().refused(SCHEMA_LOG),
     OptionRow::new("streamingSourceTrackingId", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),
     OptionRow::new("allowSourceColumnDrop", Kind::Text, "Refused.", OPTIONS).stream().refused(SCHEMA_LOG),

@@ -47,7 +47,7 @@ pub use location::TableLocation;
 pub use options::SinkOptions;
 pub use provider::open_table;
 pub use sink::{DeltaSink, SinkColumns};
-pub use source::{DeltaSourceOptions, PreparedDelta, damage as source_damage, lies_before};
+pub use source::{DeltaSourceOptions, PreparedDelta, damage as source_damage, lies_before, open_changes};
 
 use crate::open::{SinkContext, SinkSettings};
 use crate::sink::Sink;

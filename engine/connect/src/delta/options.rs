@@ -136,7 +136,13 @@ pub fn read_version(options: &BTreeMap<String, String>) -> Result<ReadVersion> {
     let mut version = ReadVersion::Newest;
     for (name, value) in options {
         let found = match name.to_ascii_lowercase().as_str() {
-            "path" => continue,
+            "path" | "readchangefeed" | "readchangedata" => continue,
+            "startingversion" | "startingtimestamp" | "endingversion" | "endingtimestamp" => {
+                let text = format!(
+                    "the option `{name}` of a static table bounds its change data feed; set readChangeFeed: \"true\", or use `versionAsOf`"
+                );
+                return Err(Error::config("DELTA_ILLEGAL_OPTION", text));
+            }
             "versionasof" => ReadVersion::Version(number(name, value)?),
             "timestampasof" => ReadVersion::Timestamp(timestamp(name, value)?),
             _ => return Err(unknown(name, "`path`, `versionAsOf`, `timestampAsOf`")),
@@ -270,5 +276,7 @@ mod tests {
         assert_eq!(read_version(&map(&[])).unwrap(), ReadVersion::Newest);
         assert!(read_version(&map(&[("versionAsOf", "3"), ("timestampAsOf", "1970-01-02")])).is_err());
         assert!(read_version(&map(&[("versionAsOf", "-1")])).is_err());
+        assert_eq!(read_version(&map(&[("readChangeFeed", "false")])).unwrap(), ReadVersion::Newest);
+        assert!(read_version(&map(&[("endingVersion", "1")])).unwrap_err().message().contains("readChangeFeed"));
     }
 }

@@ -118,7 +118,7 @@ pub async fn commit_times(location: &TableLocation) -> Result<Vec<(u64, i64)>> {
 }
 
 /// The newest version at or before a time.
-fn at_time(commits: &[(u64, i64)], wanted: i64) -> Option<u64> {
+pub fn at_time(commits: &[(u64, i64)], wanted: i64) -> Option<u64> {
     commits.iter().rfind(|(_, at)| *at <= wanted).map(|(version, _)| *version)
 }
 

@@ -1,12 +1,13 @@
 //! The change data feed as a stream, held against Spark's own reading of it.
 
+use deltalake_core::datafusion::prelude::SessionContext;
 use serde_json::{Value, json};
 use weir_connect::{ReadLimits, Scan};
 use weir_core::{ErrorClass, Offset};
 use weir_testkit::judge::{Input, Judge};
 use weir_testkit::scratch;
 
-use super::query::{Query, kv};
+use super::query::{Query, kv, storage};
 use super::stream::{Stream, Trigger, read_columns, rows_of};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,6 +45,32 @@ async fn a_change_feed_has_the_rows_that_spark_reads() {
     let batches = cut.run(Trigger::AvailableNow).await.unwrap();
     assert_eq!((batches[0].rows.clone(), batches.len()), (first.rows, 6), "five versions with changes, and an idle one");
     assert_eq!(rows_of(&batches), expected);
+    // The same as a static table.
+    let as_table = async |bounds: &[(&str, &str)], query: &str| {
+        let options = [("path", table.to_str().unwrap()), ("readChangeFeed", "true")].into_iter().chain(bounds.iter().copied());
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let context = SessionContext::new();
+        context.register_table("t", weir_connect::tables::open_table("delta", &options, None, &storage()).await?).unwrap();
+        let found = context.sql(query).await.unwrap().collect().await.unwrap();
+        Ok::<_, weir_core::Error>(found.iter().map(|batch| batch.num_rows()).sum::<usize>())
+    };
+    let all = "SELECT k, v, _change_type, _commit_version FROM t";
+    assert_eq!(as_table(&[("startingVersion", "0")], all).await.unwrap(), expected.len());
+    let between = spark("_commit_version").iter().filter(|row| (2..=3).contains(&row[0].as_i64().unwrap())).count();
+    assert_eq!(as_table(&[("startingVersion", "2"), ("endingVersion", "3")], all).await.unwrap(), between);
+    assert_eq!(
+        as_table(&[("startingVersion", "2"), ("endingVersion", "3")], "SELECT _change_type FROM t WHERE v > 0").await.unwrap(),
+        between
+    );
+    for (bounds, condition) in [
+        (&[][..], "DELTA_NO_START_FOR_CDC_READ"),
+        (&[("startingVersion", "3"), ("endingVersion", "2")][..], "DELTA_INVALID_CDC_RANGE"),
+        (&[("startingVersion", "99")][..], "DELTA_VERSION_NOT_FOUND"),
+        (&[("startingVersion", "1"), ("versionAsOf", "2")][..], "DELTA_ILLEGAL_OPTION"),
+        (&[("startingVersion", "1"), ("endingTimestamp", "2000-01-01")][..], "DELTA_TIMESTAMP_NOT_FOUND"),
+    ] {
+        assert_eq!(as_table(bounds, all).await.unwrap_err().condition(), condition);
+    }
     // The feed's columns alone, with the times that Spark has.
     let mut source = feed("times").with("startingVersion", "0").open().await.unwrap();
     let (start, end) = (source.initial_offset().await.unwrap(), &cut.planned[&(cut.committed - 1)]);

@@ -5,11 +5,12 @@
 //! source's log before its first batch, so that a batch is repeated with the
 //! same files; Spark stores it nowhere. A commit that took data away, lost
 //! versions and columns that do not fit end the query, by the options. With
-//! `readChangeFeed` it is what each version did to rows (`feed`).
+//! `readChangeFeed` it is what each version did to rows (`feed`), as a static table too (`changes_table`).
 //!
 //! `offset`, `plan`, `entry`, `compat`, `check`, `waiting` decide; `log`,
 //! `table`, `starting`, `read` do; this module brings them together.
 
+mod changes_table;
 mod check;
 mod compat;
 mod entry;
@@ -32,6 +33,7 @@ use weir_core::checkpoint::FencedLog;
 use weir_core::storage::Storage;
 use weir_core::{Offset, Result};
 
+pub use self::changes_table::open_changes;
 use self::entry::{Commit, DataFile};
 use self::feed::{Grouped, Inserted};
 use self::log::{CommitLog, Expect};

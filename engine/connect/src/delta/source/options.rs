@@ -114,16 +114,21 @@ fn limits(parsed: &ParsedOptions) -> Limits {
     Limits { files: if only_bytes { u64::MAX } else { given("maxFilesPerTrigger") }, bytes }
 }
 
-fn starting(parsed: &ParsedOptions, conf: &BTreeMap<String, String>) -> Result<Starting> {
+/// The time that an option names, in milliseconds since the epoch.
+pub fn time_of(name: &str, text: &str, conf: &BTreeMap<String, String>) -> Result<i64> {
+    let zone = session_zone(conf)?;
+    instant(text, |local| zone.to_instant(local)).ok_or_else(|| {
+        Error::config(
+            "DELTA_TIMESTAMP_INVALID",
+            format!("The provided timestamp ('{text}') cannot be converted to a valid timestamp. Write {name} as for example 2024-06-01 or 2024-06-01T10:00:00Z"),
+        )
+    })
+}
+
+/// Where the options say that reading begins.
+pub fn starting(parsed: &ParsedOptions, conf: &BTreeMap<String, String>) -> Result<Starting> {
     if let Some(text) = parsed.opt_str("startingTimestamp") {
-        let zone = session_zone(conf)?;
-        let time = instant(&text, |local| zone.to_instant(local)).ok_or_else(|| {
-            Error::config(
-                "DELTA_TIMESTAMP_INVALID",
-                format!("The provided timestamp ('{text}') cannot be converted to a valid timestamp. Write startingTimestamp as for example 2024-06-01 or 2024-06-01T10:00:00Z"),
-            )
-        })?;
-        return Ok(Starting::Timestamp(time));
+        return Ok(Starting::Timestamp(time_of("startingTimestamp", &text, conf)?));
     }
     Ok(match (parsed.opt_str("startingVersion"), parsed.opt_i64("startingVersion")) {
         (_, Some(version)) => Starting::Version(u64::try_from(version).unwrap_or_default()),
