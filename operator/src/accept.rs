@@ -17,10 +17,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Deserialize;
 use serde_json::Value;
 use weir_crds::StreamingJob;
+use weir_crds::checkpoint::{checkpoint_location, normalized_location};
 use weir_crds::finding::Finding;
 use weir_crds::resource::{OnChangeSpec, OptionsFromSpec, StreamingJobSpec, edit_problems};
 use weir_supervisor::conditions::Reason;
 use weir_supervisor::generation::Accepted;
+use weir_supervisor::memory::SpecMark;
 
 use crate::build::{self, ACCEPTED_KEY, BuildError, DOCUMENT_KEY};
 use crate::names::{self, JobId};
@@ -49,21 +51,42 @@ impl Refusal {
     }
 }
 
+/// The generation that an edit follows.
+#[derive(Clone, Copy, Debug)]
+pub enum Predecessor<'a> {
+    /// There is none, or nothing is known of it.
+    None,
+    /// As it was recorded.
+    Kept(&'a Accepted),
+    /// No record proves it; the memory has its mark.
+    Lost(&'a SpecMark),
+}
+
+/// Digest of what two specs have alike that are no forbidden edit of each other, whatever else is in them: each query's place.
+/// Where the older spec is lost, it tells whether the newer may follow it.
+pub fn places(id: &JobId, spec: &StreamingJobSpec) -> String {
+    let job = StreamingJob::in_namespace(&id.namespace, &id.name, spec.clone());
+    let queries = job.spec.tasks.iter().flat_map(|task| task.queries.iter().map(move |query| (&task.name, query)));
+    let mut places: Vec<String> = queries
+        .map(|(task, query)| {
+            let place = checkpoint_location(&job, task, query).map(|location| normalized_location(&location));
+            format!("{:?}", (task, &query.name, place, query.checkpoint_reset_nonce))
+        })
+        .collect();
+    places.sort_unstable();
+    token::short(&places.join("\n"), 0)
+}
+
 /// Everything that can be refused without running the check.
-pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec, secrets: SecretAccess) -> Option<Refusal> {
+pub fn refusal(id: &JobId, before: Predecessor<'_>, spec: &StreamingJobSpec, secrets: SecretAccess) -> Option<Refusal> {
     if let Err(error) = spec.policy() {
         return Some(Refusal::invalid(error.to_string()));
     }
     if let Some(problem) = paths::problem(spec, &id.namespace, &id.name) {
         return Some(Refusal::invalid(problem));
     }
-    if let Some(accepted) = last_good {
-        let named = |spec| StreamingJob::in_namespace(&id.namespace, &id.name, spec);
-        let found = edit_problems(&named(accepted.spec.clone()), &named(spec.clone()));
-        if !found.is_empty() {
-            let sentences: Vec<String> = found.iter().map(Finding::sentence).collect();
-            return Some(Refusal::invalid(sentences.join("; ")));
-        }
+    if let Some(refusal) = refused_edit(id, before, spec) {
+        return Some(refusal);
     }
     let secret = watched_references(spec).find_map(|reference| reference.secret_ref.as_ref());
     match (secret, secrets) {
@@ -76,6 +99,33 @@ pub fn refusal(id: &JobId, last_good: Option<&Accepted>, spec: &StreamingJobSpec
             ),
         }),
         _ => None,
+    }
+}
+
+/// An edit that would move a checkpoint, or of which nobody can tell that it does not.
+fn refused_edit(id: &JobId, before: Predecessor<'_>, spec: &StreamingJobSpec) -> Option<Refusal> {
+    match before {
+        Predecessor::None => None,
+        Predecessor::Kept(accepted) => {
+            let named = |spec| StreamingJob::in_namespace(&id.namespace, &id.name, spec);
+            let found = edit_problems(&named(accepted.spec.clone()), &named(spec.clone()));
+            let sentences: Vec<String> = found.iter().map(Finding::sentence).collect();
+            (!found.is_empty()).then(|| Refusal::invalid(sentences.join("; ")))
+        }
+        Predecessor::Lost(known) if known.places == places(id, spec) => None,
+        Predecessor::Lost(known) => {
+            let remedy = if known.places.is_empty() {
+                "might move a checkpoint: delete the job and apply it anew, its checkpoints are kept"
+            } else {
+                "changes which queries there are or where a checkpoint is: first apply the manifest with the queries, checkpoint locations \
+                 and checkpointResetNonces of then, after that this edit"
+            };
+            let (generation, map) = (known.generation, names::generation_name(&id.name, known.generation));
+            let message = format!(
+                "generation {generation} is in force, its ConfigMap {map} is gone or does not bear the seal of this operator, and this edit {remedy}"
+            );
+            Some(Refusal { reason: Reason::GenerationLost, message })
+        }
     }
 }
 
@@ -214,6 +264,35 @@ mod tests {
             assert_eq!(recorded(&key, &id("u"), &forged), None, "{forged:?}");
         }
         assert_eq!((recorded(&other, &id("u"), &map), recorded(&key, &id("v"), &map)), (None, None));
+    }
+
+    #[test]
+    fn an_edit_is_judged_by_the_record_of_its_predecessor_or_by_what_the_memory_knows_of_it() {
+        let id = JobId { namespace: "n".to_owned(), name: "j".to_owned(), uid: "u".to_owned() };
+        let spec = |root: &str, sql: &str| -> StreamingJobSpec {
+            let query = serde_json::json!({"name": "q", "sources": [], "sql": sql, "sink": {"format": "noop"}});
+            let tasks = serde_json::json!([{"name": "t", "queries": [query]}]);
+            serde_json::from_value(serde_json::json!({"trigger": {"continuous": {}}, "checkpointRoot": root, "tasks": tasks}))
+                .expect("a spec")
+        };
+        let kept = Accepted::first(3, spec("s3://b/c", "SELECT 1"));
+        let known = |places: String| SpecMark { generation: 3, run_hash: "r".to_owned(), tasks: BTreeMap::new(), places };
+        let (mark, old) = (known(places(&id, &kept.spec)), known(String::new()));
+        assert!(mark.places.len() < 64);
+        let (harmless, moved) = (spec("s3a://b/c/", "SELECT 2"), spec("s3://b/d", "SELECT 1"));
+        for (before, edit, expected) in [
+            (Predecessor::None, &moved, None),
+            (Predecessor::Kept(&kept), &harmless, None),
+            (Predecessor::Kept(&kept), &moved, Some((Reason::SpecInvalid, "would move from s3://b/c/n/j/t/q"))),
+            (Predecessor::Lost(&mark), &harmless, None),
+            (Predecessor::Lost(&mark), &moved, Some((Reason::GenerationLost, "ConfigMap j-g3 is gone or does not bear the seal"))),
+            (Predecessor::Lost(&mark), &moved, Some((Reason::GenerationLost, "first apply the manifest with the queries"))),
+            (Predecessor::Lost(&old), &harmless, Some((Reason::GenerationLost, "delete the job and apply it anew"))),
+        ] {
+            let found = refusal(&id, before, edit, SecretAccess::None);
+            assert_eq!(found.as_ref().map(|refusal| refusal.reason), expected.map(|(reason, _)| reason), "{before:?} {found:?}");
+            assert!(expected.is_none_or(|(_, words)| found.is_some_and(|refusal| refusal.message.contains(words))), "{expected:?}");
+        }
     }
 
     #[test]

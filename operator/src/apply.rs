@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::core::Status;
 use weir_supervisor::generation::Accepted;
 use weir_supervisor::observed::Blame;
@@ -227,16 +227,16 @@ impl Applier<'_> {
     async fn stored_generation(&self, subject: &Subject<'_>, generation: i64) -> Result<Stored, ApplyError> {
         let id = &subject.job.id;
         let found = self.cluster.config_map(&id.namespace, &generation_name(&id.name, generation)).await?;
-        if let Some(map) = found {
-            let taken = accept::taken(id, &map).map(Stored::Taken);
-            if let Some(stored) = taken.or_else(|| accept::recorded(self.key, id, &map).map(|accepted| Stored::Found(Box::new(accepted)))) {
-                return Ok(stored);
-            }
+        if let Some(accepted) = found.as_ref().and_then(|map| accept::recorded(self.key, id, map)) {
+            return Ok(Stored::Found(Box::new(accepted)));
+        }
+        if let Some(taken) = found.as_ref().and_then(|map| accept::taken(id, map)) {
+            return Ok(Stored::Taken(taken));
         }
         if subject.accepted.generation != generation {
             return Ok(Stored::Gone);
         }
-        let taken = store_generation(self.cluster, self.key, subject.job, subject.accepted).await?;
+        let taken = store_generation(self.cluster, self.key, subject.job, subject.accepted, found.as_ref()).await?;
         Ok(taken.map_or_else(|| Stored::Found(Box::new(subject.accepted.clone())), Stored::Taken))
     }
 
@@ -258,31 +258,30 @@ impl Applier<'_> {
     }
 }
 
-/// Writes the ConfigMap of an accepted generation, unless its name is taken. One that names the job as its owner and does not
-/// bear our seal makes way.
+/// Writes the ConfigMap of an accepted generation, unless its name is taken; `found` is what has just been read there. One
+/// that names the job as its owner and does not bear our seal makes way.
 pub async fn store_generation(
     cluster: &Cluster,
     key: &token::OperatorKey,
     job: &Job,
     accepted: &Accepted,
+    found: Option<&ConfigMap>,
 ) -> Result<Option<Taken>, ApplyError> {
-    let map = accept::record(key, &job.id, accepted)?;
-    if let Created::New(_) = cluster.create_config_map(&map).await? {
-        return Ok(None);
-    }
-    let found = cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, accepted.generation)).await?;
-    let Some(found) = found else { return Ok(None) };
-    if let Some(taken) = accept::taken(&job.id, &found) {
-        return Ok(Some(taken));
-    }
-    if accept::recorded(key, &job.id, &found).is_none() {
+    let record = accept::record(key, &job.id, accepted)?;
+    let is_in_the_way = |found: &ConfigMap| accept::recorded(key, &job.id, found).is_none();
+    if let Some(found) = found.filter(|found| is_in_the_way(found)) {
+        if let Some(taken) = accept::taken(&job.id, found) {
+            return Ok(Some(taken));
+        }
         tracing::warn!(config_map = found.metadata.name, "it does not bear this installation's seal and is replaced");
         cluster.delete_config_map(&found.metadata).await?;
-        if let Created::Exists = cluster.create_config_map(&map).await? {
-            return Ok(Some(accept::unsealed(&found)));
-        }
     }
-    Ok(None)
+    if let Created::New(_) = cluster.create_config_map(&record).await? {
+        return Ok(None);
+    }
+    // Made since it was read, by a lost answer or by somebody else, or kept by a finalizer.
+    let there = cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, accepted.generation)).await?;
+    Ok(there.filter(is_in_the_way).map(|there| accept::taken(&job.id, &there).unwrap_or_else(|| accept::unsealed(&there))))
 }
 
 fn pod_of<'a>(subject: &'a Subject<'_>, task: &str, epoch: u64) -> Option<&'a Pod> {

@@ -195,6 +195,22 @@ impl Context {
         }
     }
 
+    /// Whether this process knows the sealed record of a generation to be there.
+    pub fn is_recorded(&self, id: &JobId, generation: i64) -> bool {
+        self.known(&id.namespace, &id.name, |known| {
+            known.is(id);
+            known.recorded == generation
+        })
+    }
+
+    /// The sealed record of a generation is there, or cannot be made now.
+    pub fn recorded(&self, id: &JobId, generation: i64) {
+        self.known(&id.namespace, &id.name, |known| {
+            known.is(id);
+            known.recorded = generation;
+        });
+    }
+
     /// Counts a failed pass; how many there were in a row.
     pub fn count_failure(&self, namespace: &str, name: &str) -> u32 {
         self.known(namespace, name, |known| {
@@ -228,6 +244,8 @@ struct Known {
     failures: u32,
     /// The version that was seen last; empty before.
     version: Box<str>,
+    /// The newest generation whose record was looked at.
+    recorded: i64,
 }
 
 impl Known {
@@ -235,6 +253,7 @@ impl Known {
     fn is(&mut self, id: &JobId) {
         if self.uid.as_deref() != Some(&id.uid) {
             self.uid = Some(id.uid.as_str().into());
+            self.recorded = 0;
         }
     }
 }

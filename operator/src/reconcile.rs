@@ -14,6 +14,7 @@ use weir_supervisor::generation::with_references;
 use weir_supervisor::time::{Timestamp, elapsed};
 use weir_supervisor::{Action, Desired, Event, EventReason, Memory, Plan, decide};
 
+use crate::accept;
 use crate::apply::{Applier, ApplyError, Subject};
 use crate::cluster::CallError;
 use crate::context::Context;
@@ -261,6 +262,7 @@ fn desired(context: &Context, job: &Job, footing: &Footing) -> Desired {
                 .and_then(|policy| Desired::accepted(policy, accepted.generation, accepted.run_hash.clone(), hashes.collect()).ok())
                 .map_or_else(Desired::nothing, |mut desired| {
                     desired.fences = fences;
+                    desired.places = accept::places(&job.id, &accepted.spec);
                     desired
                 })
         }

@@ -79,7 +79,11 @@ mod tests {
 
     fn marked(tasks: &[&str]) -> Memory {
         let tasks = tasks.iter().map(|task| ((*task).to_owned(), "h".to_owned())).collect();
-        Memory { spec: Some(SpecMark { generation: 1, run_hash: "r".to_owned(), tasks }), run_number: 3, ..Memory::default() }
+        Memory {
+            spec: Some(SpecMark { generation: 1, run_hash: "r".to_owned(), tasks, places: String::new() }),
+            run_number: 3,
+            ..Memory::default()
+        }
     }
 
     #[test]

@@ -160,6 +160,7 @@ fn announce(kind: &str, verdict: &Verdict) -> Option<Event> {
         ("Stalled", Reason::CheckpointIncompatible) => EventReason::CheckpointIncompatible,
         ("Stalled", Reason::PreviousRunUnconfirmed) => EventReason::PreviousRunUnconfirmed,
         ("Stalled", Reason::OwnershipConflict) => EventReason::OwnershipConflict,
+        ("Stalled", Reason::GenerationLost) => EventReason::GenerationLost,
         ("Stalled", Reason::FinalizerBlocked) => EventReason::FinalizerBlocked,
         ("ProgressStale", _) => EventReason::ProgressStale,
         ("FallingBehind", _) => EventReason::FallingBehind,

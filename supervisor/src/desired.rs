@@ -28,6 +28,8 @@ pub struct Desired {
     pub run_hash: String,
     /// By task name: hash of everything whose change restarts that task.
     pub task_hashes: BTreeMap<String, String>,
+    /// Digest of where its checkpoints are; empty where nobody compares generations.
+    pub places: String,
     /// The token of `weir.dev/run-now`.
     pub run_now: Option<String>,
     /// `weir.dev/paused`: observe and report, order nothing.
@@ -97,6 +99,7 @@ impl Desired {
             acceptance: Acceptance::Accepted,
             run_hash,
             task_hashes,
+            places: String::new(),
             run_now: None,
             paused: false,
             lifetime: Lifetime::AsTriggered,
@@ -115,6 +118,7 @@ impl Desired {
             acceptance: Acceptance::Accepted,
             run_hash: String::new(),
             task_hashes: BTreeMap::new(),
+            places: String::new(),
             run_now: None,
             paused: false,
             lifetime: Lifetime::AsTriggered,

@@ -98,7 +98,7 @@ reasons! {
     Warning FallingBehind "Input comes faster than it is processed.";
     Warning FencedOut "A task found a newer epoch in its checkpoint; it starts again above it, or the job gives way.";
     Warning FinalizerBlocked "A finalizer or a pod keeps the job; the note names it and the way out.";
-    Warning GenerationLost "What the run was begun with is gone and the newest generation is not accepted; what runs goes on.";
+    Warning GenerationLost "The record of the generation in force is gone and the newest generation is not accepted; what runs goes on.";
     Warning ImagePullFailed "The image cannot be pulled.";
     Warning InternalError "Looking at the job fails by a defect of the operator; other jobs go on.";
     Warning OwnershipConflict "A pod or ConfigMap of somebody else has a name that the job needs, or a pod claims to be the job's and has no epoch.";

@@ -292,6 +292,10 @@ pub struct SpecMark {
     pub run_hash: String,
     /// Its task-level hashes.
     pub tasks: BTreeMap<String, String>,
+    /// Digest of where its checkpoints are, so that an edit can be judged whose predecessor is not kept any more; empty where
+    /// that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub places: String,
 }
 
 /// Where a schedule is.

@@ -1,6 +1,8 @@
 //! The generation that a pass stands on, and the verdict on the newest one.
 //!
-//! Where the memory knows the newest generation, nothing is looked up. Else
+//! Where the memory knows the newest generation, the stored spec is the truth,
+//! and its record is only looked at once per process, to be made or sealed anew
+//! where that is missing, so that the next edit finds what it follows. Else
 //! the record in a ConfigMap tells, or the check is run beside the pass, while
 //! the last good generation stays in force. A ConfigMap of that name which is
 //! somebody else's refuses the generation until it is gone. One is made only
@@ -19,7 +21,7 @@ use weir_supervisor::generation::Accepted;
 use weir_supervisor::time::{Timestamp, after};
 
 use super::PassError;
-use crate::accept::{self, Refusal, Taken};
+use crate::accept::{self, Predecessor, Refusal, Taken};
 use crate::apply::{self, ApplyError};
 use crate::checks::CheckState;
 use crate::context::Context;
@@ -90,10 +92,13 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
         }
     };
     if let Some(known) = known.filter(|known| known.generation == job.generation) {
-        return Ok(Footing::standing(Accepted::remembered((**spec).clone(), known)));
+        let accepted = Accepted::remembered((**spec).clone(), known);
+        keep_record(context, job, &accepted).await;
+        return Ok(Footing::standing(accepted));
     }
     let record = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, job.generation)).await?;
     if let Some(accepted) = record.as_ref().and_then(|map| accept::recorded(&context.key, &job.id, map)) {
+        context.recorded(&job.id, job.generation);
         return Ok(Footing::standing(accepted));
     }
     let last_good = last_good(context, job, memory).await?;
@@ -101,10 +106,15 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
         // Nothing new begins any more.
         return Ok(Footing::beside(last_good, Acceptance::Checking { generation: job.generation, obstacle: None }));
     }
-    if let Some(refusal) = accept::refusal(&job.id, last_good.as_ref(), spec, context.settings.secrets) {
+    let before = match (&last_good, known) {
+        (Some(accepted), _) => Predecessor::Kept(accepted),
+        (None, Some(known)) => Predecessor::Lost(known),
+        (None, None) => Predecessor::None,
+    };
+    if let Some(refusal) = accept::refusal(&job.id, before, spec, context.settings.secrets) {
         return Ok(refused(job, last_good, refusal));
     }
-    if let Some(taken) = record.and_then(|map| accept::taken(&job.id, &map)) {
+    if let Some(taken) = record.as_ref().and_then(|map| accept::taken(&job.id, map)) {
         return Ok(contested(job, last_good, taken, now));
     }
     match context.checks.state(job, spec, now) {
@@ -117,7 +127,7 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
                 Some(last_good) => last_good.next(job.generation, (**spec).clone()),
                 None => Accepted::first(job.generation, (**spec).clone()),
             };
-            match apply::store_generation(&context.cluster, &context.key, job, &accepted).await {
+            match apply::store_generation(&context.cluster, &context.key, job, &accepted, record.as_ref()).await {
                 Ok(None) => {}
                 Ok(Some(taken)) => return Ok(contested(job, last_good, taken, now)),
                 Err(ApplyError::Call(error)) if error.is_refusal() => {
@@ -128,6 +138,7 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
                 Err(ApplyError::Build(error)) => return Ok(refused(job, last_good, Refusal::invalid(error.to_string()))),
                 Err(error) => return Err(error.into()),
             }
+            context.recorded(&job.id, job.generation);
             context.checks.forget(&job.id);
             Ok(Footing::standing(accepted))
         }
@@ -135,6 +146,29 @@ async fn look_up(context: &Context, job: &Job, memory: &Memory, now: Timestamp) 
         CheckState::Running { obstacle } => Ok(unchecked(job, last_good, obstacle)),
         CheckState::Unavailable { message, retry_at } => {
             Ok(Footing { retry_at: Some(retry_at), ..unchecked(job, last_good, Some(message)) })
+        }
+    }
+}
+
+/// Makes or seals anew the record of the generation in force where this process has not seen it: one of a Weir without seals,
+/// of another key, or that somebody removed. Nothing waits for it, so what is in its way is told when a pod needs it.
+async fn keep_record(context: &Context, job: &Job, accepted: &Accepted) {
+    if job.is_deleting() || job.is_paused() || context.is_recorded(&job.id, accepted.generation) {
+        return;
+    }
+    let found = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, accepted.generation)).await;
+    let kept = match found {
+        Ok(Some(map)) if accept::recorded(&context.key, &job.id, &map).is_some() => Ok(None),
+        Ok(found) => apply::store_generation(&context.cluster, &context.key, job, accepted, found.as_ref()).await,
+        Err(error) => Err(error.into()),
+    };
+    match kept {
+        Ok(_) | Err(ApplyError::Build(_)) => context.recorded(&job.id, accepted.generation),
+        Err(ApplyError::Call(error)) => {
+            tracing::warn!(%error, "the ConfigMap of the generation in force could not be looked at or made anew");
+            if error.is_refusal() {
+                context.recorded(&job.id, accepted.generation);
+            }
         }
     }
 }
@@ -165,24 +199,23 @@ fn refused_before(job: &Job) -> Option<Refusal> {
     let is_current = accepted["observedGeneration"].as_i64() == Some(job.generation);
     is_current.then_some(())?;
     let reason = accepted["reason"].as_str().and_then(Reason::named).filter(|reason| reason.is_of("Accepted", ConditionStatus::False))?;
-    // That one is looked at anew each time.
-    let is_kept = reason != Reason::OwnershipConflict;
+    // Those are looked at anew each time.
+    let is_kept = !matches!(reason, Reason::OwnershipConflict | Reason::GenerationLost);
     is_kept.then_some(Refusal { reason, message: accepted["message"].as_str()?.to_owned() })
 }
 
-/// The generation that was in force before the newest.
+/// The generation that was in force before the newest: the one that the memory knows or, where it knows none, the newest that
+/// is left. None where no record proves it.
 async fn last_good(context: &Context, job: &Job, memory: &Memory) -> Result<Option<Accepted>, PassError> {
     if let Some(known) = memory.spec.as_ref().filter(|known| known.generation > 0) {
         let map = context.cluster.config_map(&job.id.namespace, &generation_name(&job.id.name, known.generation)).await?;
-        if let Some(accepted) = map.and_then(|map| accept::recorded(&context.key, &job.id, &map)) {
-            return Ok(Some(accepted));
-        }
+        return Ok(map.and_then(|map| accept::recorded(&context.key, &job.id, &map)));
     }
     if job.generation <= 1 {
         // There is none below the first.
         return Ok(None);
     }
-    // A wiped status, or a ConfigMap that somebody deleted: the newest that is left.
+    // A wiped status.
     let maps = context.cluster.config_maps(&job.id).await?;
     let mut below: Vec<i64> =
         maps.iter().filter_map(|map| job.id.generation_of(map)).filter(|generation| *generation < job.generation).collect();

@@ -23,7 +23,7 @@ use weir_supervisor::generation::Accepted;
 use weir_supervisor::memory::LeftBehind;
 use weir_supervisor::text::{NOTE_BYTES, cut};
 use weir_supervisor::time::{Timestamp, elapsed};
-use weir_supervisor::{Desired, Event, EventReason, Memory};
+use weir_supervisor::{Acceptance, Desired, Event, EventReason, Memory};
 
 use super::{Footing, Next, PassError, leave};
 use crate::accept;
@@ -93,7 +93,11 @@ fn obstacle(job: &Job, found: Found<'_>) -> Option<Hold> {
         (Found::MemoryNotKept, _) => Some(Hold::StatusNotKept),
         (Found::Footing(footing, _), Remembered::Known(memory)) if footing.accepted.is_none() && memory.run.is_some() => {
             let generation = memory.spec.as_ref().map_or(0, |known| known.generation);
-            Some(Hold::GenerationLost { generation })
+            let refusal = match &footing.acceptance {
+                Acceptance::Rejected { message, .. } => Some(message.clone()),
+                Acceptance::Accepted | Acceptance::Checking { .. } => None,
+            };
+            Some(Hold::GenerationLost { generation, refusal })
         }
         (Found::Footing(..) | Found::Stored, Remembered::Known(_)) => None,
         (Found::Footing(..) | Found::Stored, Remembered::Newer(why)) => Some(Hold::StatusTooNew { epoch, early, why: cut(why, WHY_BYTES) }),

@@ -45,10 +45,12 @@ pub enum Hold {
         /// What became of it.
         why: String,
     },
-    /// What the run was begun with is not kept any more, and the newest generation is not accepted.
+    /// What is in force is not kept any more, and the newest generation is not accepted.
     GenerationLost {
-        /// The generation of the run.
+        /// The generation in force.
         generation: i64,
+        /// Why the newest one is refused; none while that is not known.
+        refusal: Option<String>,
     },
     /// Looking at the job fails by a defect of the shell.
     InternalError {
@@ -87,9 +89,13 @@ impl Hold {
                  process of the job is alive but in its pods, {}",
                 way_out(*epoch, *early)
             ),
-            Hold::GenerationLost { generation } => format!(
-                "the ConfigMap of generation {generation}, with which the run was begun, is gone, and the newest generation is not accepted \
-                 yet, so nothing is started or stopped: mend the manifest (`weir check` says what is wrong), or restore the ConfigMap"
+            Hold::GenerationLost { generation, refusal: None } => format!(
+                "the ConfigMap of generation {generation}, which is in force, is gone or does not bear the seal of this operator, and the \
+                 newest generation is not accepted yet, so nothing is started or stopped: this ends with its check"
+            ),
+            Hold::GenerationLost { generation, refusal: Some(why) } => format!(
+                "the ConfigMap of generation {generation}, which is in force, is gone or does not bear the seal of this operator, and the \
+                 newest generation is refused, so nothing is started or stopped: mend the manifest ({why})"
             ),
             Hold::InternalError { words } => {
                 format!("looking at this job fails by a defect of the operator, other jobs go on: {words}")

@@ -82,7 +82,7 @@ reasons! {
     EndpointUnreachable [ProgressStale True] "A task has not answered for `health.staleAfter`." "Look at its pod and at network policies between operator and pods.";
     Fenced [Ready False, Stalled True] "Another owner has the checkpoint." "Stop the other job; then change `restartNonce`, or take the checkpoint over with `weir.dev/adopt-checkpoint`.";
     FinalizerBlocked [Stalled True] "Something that should be gone is held: a pod by a finalizer, a pod that does not end, or one that vanished unseen." "Have the finalizer taken away that the message names, vouch with `weir.dev/confirm-terminated` for a pod that is out of reach, or set `weir.dev/skip-graceful-stop`.";
-    GenerationLost [Ready False, Stalled True, Others Unknown] "The ConfigMap of the generation that the run was begun with is gone, and the newest generation is not accepted." "Mend the manifest, or restore the ConfigMap.";
+    GenerationLost [Ready False, Stalled True, Accepted False, Others Unknown] "The ConfigMap of the generation in force is gone or bears no seal, and the newest generation is not accepted, or might move a checkpoint." "Mend the manifest; the message says what the newest generation is refused for.";
     Idle [Reconciling False] "There is nothing to do." "";
     IdleNoInput [ProgressStale False] "There is no input." "";
     ImagePullFailed [Ready False, Stalled True] "The image cannot be pulled." "Correct the image's name, or give `podTemplate.imagePullSecrets`.";

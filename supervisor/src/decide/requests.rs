@@ -47,8 +47,11 @@ fn edits(pass: &mut Pass<'_>) {
         generation: pass.desired.generation,
         run_hash: pass.desired.run_hash.clone(),
         tasks: names.map(|name| (name.clone(), pass.desired.task_hash(&name).to_owned())).collect(),
+        places: pass.desired.places.clone(),
     };
-    if let Some(old) = pass.memory.spec.as_ref().filter(|old| **old != mark) {
+    // Where checkpoints are is no edit of itself: an earlier memory did not know it.
+    let is_same = |old: &SpecMark| (old.generation, &old.run_hash, &old.tasks) == (mark.generation, &mark.run_hash, &mark.tasks);
+    if let Some(old) = pass.memory.spec.as_ref().filter(|old| !is_same(old)) {
         let run_class = old.run_hash != mark.run_hash || !old.tasks.keys().eq(mark.tasks.keys());
         let task_class = !run_class && old.tasks != mark.tasks;
         let note = format!("generation {} is in effect; the edit {}", mark.generation, effects(pass, run_class, task_class));
