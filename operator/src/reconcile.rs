@@ -30,13 +30,15 @@ use crate::stored::StoredJob;
 use crate::telemetry;
 
 mod footing;
+mod forgotten;
 mod hold;
 mod leave;
 mod references;
 
 pub use footing::Footing;
+use forgotten::Forgotten;
 pub use hold::panicked;
-use hold::{Forgotten, Found, Sight};
+use hold::{Found, Sight};
 
 /// Passes of one call: a chain of orders and what they cause at once.
 const MOST_PASSES: usize = 12;
@@ -137,7 +139,7 @@ async fn pass_over(context: &Context, job: &Job, local: &mut Local, written: &mu
         };
     }
     if let (Forgotten::Fenced, Some(accepted)) = (forgotten, &footing.accepted) {
-        memory.left_behind = hold::stand_ins(job, accepted);
+        memory.left_behind = forgotten::stand_ins(job, accepted);
     }
     references::digest(context, job, &memory, &mut footing, local, now).await?;
     let observer = Observer { cluster: &context.cluster, poller: &context.poller, settings: &context.settings, now };
@@ -234,7 +236,7 @@ async fn enter(context: &Context, job: &Job, local: &mut Local, written: &mut Op
 fn remembered(job: &Job, local: &Local) -> (Memory, Option<String>) {
     let (memory, damage) = match &job.memory {
         Remembered::Nothing => {
-            let is_told = hold::is_memory_lost(job) && !job.is_deleting();
+            let is_told = forgotten::is_memory_lost(job) && !job.is_deleting();
             (Memory::default(), is_told.then(|| "it is gone".to_owned()))
         }
         Remembered::Known(memory) => {
