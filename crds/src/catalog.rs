@@ -37,26 +37,47 @@ pub fn location<'a>(catalogs: &[CatalogSpec], text: &'a str) -> Result<Cow<'a, s
 /// The one to three parts of a table's name; none where it is no name, such as a path. Each part becomes a folder's name.
 pub fn table_parts(table: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = table.split('.').map(|part| part.trim_matches('`')).collect();
-    let is_plain = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
-    (parts.len() <= 3 && parts.iter().all(is_plain)).then_some(parts)
+    (parts.len() <= 3 && parts.iter().all(|part| is_plain(part))).then_some(parts)
+}
+
+fn is_plain(part: &str) -> bool {
+    !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }
 
 /// Where `catalog.schema.table`, `schema.table` or `table` is, below the warehouse. Case does not matter in names of tables, as
 /// in Spark's session catalog, so folders are in lower case.
 pub fn table_location(catalogs: &[CatalogSpec], table: &str) -> Result<String, CatalogError> {
-    let parts = table_parts(table).ok_or_else(|| {
-        let message = format!("'{table}' is not a table name; write catalog.schema.table");
-        CatalogError::new("INVALID_TABLE_NAME", message)
-    })?;
+    let parts: Vec<&str> = table.split('.').map(|part| part.trim_matches('`')).collect();
+    location_of_parts(catalogs, &parts).ok_or_else(|| not_a_name(table))?
+}
+
+/// The same of a name whose parts are known, without their quotes: a part with a dot in it is one part.
+pub fn named_location(catalogs: &[CatalogSpec], parts: &[String]) -> Result<String, CatalogError> {
+    let quoted = |part: &String| if is_plain(part) { part.clone() } else { format!("`{part}`") };
+    let names: Vec<&str> = parts.iter().map(String::as_str).collect();
+    location_of_parts(catalogs, &names).ok_or_else(|| not_a_name(&parts.iter().map(quoted).collect::<Vec<_>>().join(".")))?
+}
+
+fn not_a_name(table: &str) -> CatalogError {
+    let message = format!("'{table}' is not a table name; write catalog.schema.table, of letters, digits, _ and -");
+    CatalogError::new("INVALID_TABLE_NAME", message)
+}
+
+/// None where the parts are no name of a table.
+fn location_of_parts(catalogs: &[CatalogSpec], parts: &[&str]) -> Option<Result<String, CatalogError>> {
+    let are_plain = (1..=3).contains(&parts.len()) && parts.iter().all(|part| is_plain(part));
+    are_plain.then(|| located(catalogs, parts))
+}
+
+fn located(catalogs: &[CatalogSpec], parts: &[&str]) -> Result<String, CatalogError> {
     let first = || {
         let message = "a table by name needs a catalog; add catalogs: [{name, warehouse}] to the spec";
         catalogs.first().ok_or_else(|| CatalogError::new("CATALOG_NOT_FOUND", message))
     };
-    let (catalog, schema, name) = match parts[..] {
-        [name] => (first()?, "default", name),
+    let (catalog, schema, name) = match *parts {
+        [catalog, schema, name] => (named(catalogs, catalog)?, schema, name),
         [schema, name] => (first()?, schema, name),
-        [catalog, schema, name, ..] => (named(catalogs, catalog)?, schema, name),
-        [] => (first()?, "default", table),
+        _ => (first()?, "default", parts.last().copied().unwrap_or_default()),
     };
     Ok(format!("{}/{}/{}", catalog.warehouse.trim_end_matches('/'), schema.to_lowercase(), name.to_lowercase()))
 }
@@ -101,5 +122,9 @@ mod tests {
             assert_eq!(table_location(&catalogs, wrong).unwrap_err().condition, "INVALID_TABLE_NAME", "{wrong}");
         }
         assert_eq!(table_location(&[], "t").unwrap_err().condition, "CATALOG_NOT_FOUND");
+        let parts = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
+        assert_eq!(named_location(&catalogs, &parts(&["disk", "S", "t"])).unwrap(), "/w/s/t");
+        let error = named_location(&catalogs, &parts(&["main", "s.tbl"])).unwrap_err();
+        assert!(error.condition == "INVALID_TABLE_NAME" && error.message.starts_with("'main.`s.tbl`' is not"), "{error:?}");
     }
 }

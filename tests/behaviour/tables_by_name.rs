@@ -64,8 +64,13 @@ fn tables_are_made_and_read_by_name() {
     let bad = place.sql_with("SELECT record, source FROM main.ops.bad", &["--catalog", "main=warehouse"]);
     assert_eq!(json!(bad), json!([{"record": "broken", "source": "events"}]));
     assert_eq!(place.sql_with("SELECT * FROM main.bronze.readings", &["--catalog", "main=warehouse"]).len(), 3);
-    let unknown = JOBS.split("---\n").last().unwrap().replace("main.REF.names", "man.ref.names");
-    let ended = place.run_once(&unknown, &[]);
-    ended.assert_code(20);
-    assert!(ended.stderr.contains("there is no catalog man; the catalogs are [main]"), "{}", ended.stderr);
+    for (name, words) in [
+        ("man.ref.names", "there is no catalog man; the catalogs are [main]"),
+        ("main.`ref.names`", "'main.`ref.names`' is not a table name"),
+        ("delta.`/x`", "the table or view `delta./x` cannot be found"),
+    ] {
+        let ended = place.run_once(&JOBS.split("---\n").last().unwrap().replace("main.REF.names", name), &[]);
+        ended.assert_code(20);
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
 }

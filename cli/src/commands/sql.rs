@@ -51,8 +51,9 @@ const OF_SERVICES: [&str; 3] = [weir_connect::kafka::UNREACHABLE, "STORAGE_FAILU
 async fn query(arguments: &SqlArguments, conf: &SqlConf) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let storage = Storage::new(Durability::PageCache);
     let statement = Statement::of(&arguments.query)?;
-    refuse_repeated(&arguments.tables, conf.case_sensitive)?;
-    let by_path = weir_sql::tables_by_path(statement.query(), |word| Format::find(word, Role::Table).is_ok())?;
+    refuse_repeated("table", &arguments.tables, conf.case_sensitive)?;
+    refuse_repeated("catalog", &arguments.catalogs, false)?;
+    let by_path = weir_sql::tables_by_path(statement.query(), is_format)?;
     let by_path = by_path.iter().map(|(format, path)| (format!("{format}.{path}"), TableArgument::at(format, path, BTreeMap::new())));
     let by_name = arguments.tables.iter().map(|(name, location)| (name.clone(), TableArgument::parse(name, location)));
     let in_catalogs = in_catalogs(&arguments.catalogs, statement.query())?;
@@ -67,15 +68,19 @@ async fn query(arguments: &SqlArguments, conf: &SqlConf) -> Result<(SchemaRef, V
     weir_sql::run_statement(conf, tables, &statement).await
 }
 
-/// A name stands for one table.
-fn refuse_repeated(tables: &[(String, String)], is_case_sensitive: bool) -> Result<()> {
+fn is_format(word: &str) -> bool {
+    Format::find(word, Role::Table).is_ok()
+}
+
+/// A name stands for one table, or one catalog.
+fn refuse_repeated(what: &str, given: &[(String, String)], is_case_sensitive: bool) -> Result<()> {
     let key = |name: &str| if is_case_sensitive { name.to_owned() } else { name.to_lowercase() };
     let mut seen = BTreeMap::new();
-    for (name, place) in tables {
+    for (name, place) in given {
         if let Some(before) = seen.insert(key(name), place) {
             return Err(Error::config(
-                "INVALID_TABLE_ARGUMENT",
-                format!("--table {name} is given twice, as {before} and as {place}; give each table a name of its own"),
+                format!("INVALID_{}_ARGUMENT", what.to_uppercase()),
+                format!("--{what} {name} is given twice, as {before} and as {place}; give each {what} a name of its own"),
             ));
         }
     }
@@ -89,15 +94,12 @@ fn in_catalogs(given: &[(String, String)], query: &str) -> Result<Vec<(String, R
     }
     let of = |(name, warehouse): &(String, String)| CatalogSpec { name: name.clone(), warehouse: warehouse.clone(), volumes: None };
     let catalogs: Vec<CatalogSpec> = given.iter().map(of).collect();
-    let named = weir_sql::tables_by_name(&QueryText { sql: query.to_owned(), ..QueryText::default() })?;
-    // A place by its format is none of the catalogs' names.
-    let named = named.into_iter().filter(|parts| parts.len() != 2 || Format::find(&parts[0], Role::Table).is_err());
+    let named = weir_sql::tables_by_name(&QueryText { sql: query.to_owned(), ..QueryText::default() }, is_format)?;
     let table = |parts: Vec<String>| {
-        let name = parts.join(".");
-        let path = catalog::table_location(&catalogs, &name).map_err(|e| Error::config(e.condition, e.message));
-        (name, path.and_then(|path| TableArgument::at(Format::Delta.as_str(), &path, BTreeMap::new())))
+        let path = catalog::named_location(&catalogs, &parts).map_err(|e| Error::config(e.condition, e.message));
+        (parts.join("."), path.and_then(|path| TableArgument::at(Format::Delta.as_str(), &path, BTreeMap::new())))
     };
-    Ok(named.map(table).collect())
+    Ok(named.into_iter().map(table).collect())
 }
 
 /// `FORMAT:PATH?option=value&...`; the option `schema` is a DDL schema.
@@ -180,10 +182,12 @@ mod tests {
     #[test]
     fn a_table_name_is_given_once() {
         let tables = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), format!("csv:/{name}"))).collect::<Vec<_>>();
-        refuse_repeated(&tables(&["t", "u"]), false).unwrap();
-        refuse_repeated(&tables(&["t", "T"]), true).unwrap();
-        let error = refuse_repeated(&tables(&["t", "u", "T"]), false).unwrap_err();
+        refuse_repeated("table", &tables(&["t", "u"]), false).unwrap();
+        refuse_repeated("table", &tables(&["t", "T"]), true).unwrap();
+        let error = refuse_repeated("table", &tables(&["t", "u", "T"]), false).unwrap_err();
         assert!(error.to_string().contains("--table T is given twice, as csv:/t and as csv:/T"), "{error}");
+        let error = refuse_repeated("catalog", &tables(&["main", "Main"]), false).unwrap_err();
+        assert!(error.condition() == "INVALID_CATALOG_ARGUMENT" && error.to_string().contains("--catalog Main is given twice"), "{error}");
     }
 
     #[test]

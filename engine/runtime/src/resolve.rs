@@ -170,10 +170,11 @@ impl Resolver<'_> {
         if self.spec.catalogs.is_empty() {
             return Ok(Vec::new());
         }
-        let named = weir_sql::tables_by_name(text).unwrap_or_default().into_iter().map(|parts| parts.join("."));
-        let new = named.filter(|name| !declared.iter().any(|known| known.eq_ignore_ascii_case(name)));
-        let input = |name: String| {
-            let path = self.table_path(&name).map_err(|e| e.in_field("sql"))?;
+        let named = weir_sql::tables_by_name(text, |word| Format::find(word, Role::Table).is_ok()).unwrap_or_default();
+        let named = named.into_iter().map(|parts| (parts.join("."), parts));
+        let new = named.filter(|(name, _)| !declared.iter().any(|known| known.eq_ignore_ascii_case(name)));
+        let input = |(name, parts): (String, Vec<String>)| {
+            let path = catalog::named_location(&self.spec.catalogs, &parts).map_err(|e| unknown(e).in_field("sql"))?;
             let options = BTreeMap::from([("path".to_owned(), path)]);
             Ok(InputDefinition { name, format: "delta".to_owned(), options, schema: None, watermark: None })
         };

@@ -21,15 +21,16 @@ use crate::parser::parse_query;
 use crate::types::spark_field_type_name;
 
 /// The tables that the SQL of a query names with a schema, or a catalog and a schema, each once and as it is written, without
-/// quotes. Neither a view nor a column has such a name.
-pub fn tables_by_name(text: &QueryText) -> Result<Vec<Vec<String>>> {
+/// quotes. Neither a view nor a column has such a name, and what `tables_by_path` has is none.
+pub fn tables_by_name(text: &QueryText, is_format: impl Fn(&str) -> bool) -> Result<Vec<Vec<String>>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     for sql in text.views.iter().map(|(_, sql)| sql).chain([&text.sql]) {
         let _ = visit_relations(&parse_query(sql)?, |name| {
             let parts = names::parts(name);
             let is_known =
                 |known: &Vec<String>| known.len() == parts.len() && known.iter().zip(&parts).all(|(a, b)| a.eq_ignore_ascii_case(b));
-            if parts.len() > 1 && !found.iter().any(is_known) {
+            let is_path = parts.len() == 2 && is_format(&parts[0]);
+            if parts.len() > 1 && !is_path && !found.iter().any(is_known) {
                 found.push(parts);
             }
             ControlFlow::<()>::Continue(())

@@ -321,16 +321,17 @@ async fn a_table_that_is_not_there_is_asked_for_as_the_command_takes_it() {
     let none = run_batch_sql(&conf, vec![], "SELECT 1 FROM `a b`").await.err().map(said).unwrap();
     assert!(none.contains("--table t=delta:/data/x") && !none.contains("sources"), "{none}");
     let sql = "WITH x AS (SELECT * FROM delta.`/a b`) SELECT 1 FROM x JOIN json.`/c` ON true JOIN DELTA.`/a b` ON true JOIN s.t ON true";
-    let found = weir_sql::tables_by_path(sql, |word| ["delta", "json"].iter().any(|format| format.eq_ignore_ascii_case(word))).unwrap();
+    let is_format = |word: &str| ["delta", "json"].iter().any(|format| format.eq_ignore_ascii_case(word));
+    let found = weir_sql::tables_by_path(sql, is_format).unwrap();
     let found: Vec<(&str, &str)> = found.iter().map(|(format, path)| (format.as_str(), path.as_str())).collect();
     assert_eq!(found, [("delta", "/a b"), ("json", "/c"), ("DELTA", "/a b")]);
     let text = weir_sql::QueryText {
         views: vec![("v".to_owned(), "SELECT * FROM ref.dim d JOIN x ON d.k = x.k".to_owned())],
-        sql: "WITH c AS (SELECT 1 FROM main.ref.`dim`) SELECT (SELECT max(k) FROM REF.dim) FROM c, v LATERAL VIEW explode(v.a) t"
+        sql: "WITH c AS (SELECT 1 FROM main.ref.`dim`, Delta.`/a`) SELECT (SELECT max(k) FROM REF.dim) FROM c, v LATERAL VIEW explode(v.a) t"
             .to_owned(),
         ..weir_sql::QueryText::default()
     };
-    assert_eq!(weir_sql::tables_by_name(&text).unwrap(), [vec!["ref", "dim"], vec!["main", "ref", "dim"]]);
+    assert_eq!(weir_sql::tables_by_name(&text, is_format).unwrap(), [vec!["ref", "dim"], vec!["main", "ref", "dim"]]);
     let rows = run_batch_sql(&conf, vec![("delta./x".to_owned(), table(&[(Some("a"), 1)]))], "SELECT `/x`.k FROM Delta.`/x`").await;
     assert_eq!(rows.unwrap().1[0].num_rows(), 1);
 }
