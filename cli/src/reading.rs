@@ -12,10 +12,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use weir_crds::finding::Finding;
-use weir_crds::manifest::Problem;
+use weir_crds::manifest::{MAX_FILE_BYTES, Problem};
 
 /// The most bytes of a manifest, a Secret or a ConfigMap.
-const MOST: u64 = 32 << 20;
+const MOST: u64 = MAX_FILE_BYTES as u64;
 
 /// Why a path has no text.
 #[derive(Clone, Debug, PartialEq, Eq)]

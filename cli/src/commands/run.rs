@@ -28,6 +28,7 @@ use crate::local::watching;
 use crate::manifests::{Files, Manifests};
 use crate::outcome::{Code, Ended};
 use crate::output;
+use crate::reading;
 use crate::signals::Signals;
 
 /// Runs the command.
@@ -238,7 +239,9 @@ fn state_root(arguments: &RunArguments) -> Result<PathBuf> {
     if let Some(dir) = &arguments.state_dir {
         return Ok(dir.clone());
     }
-    let beside = arguments.files.first().and_then(|file| file.parent()).filter(|parent| *parent != Path::new(""));
+    // What a shell makes of `<(..)` lies beside nothing.
+    let first = arguments.files.first().filter(|file| !reading::is_stream(file));
+    let beside = first.and_then(|file| file.parent()).filter(|parent| *parent != Path::new(""));
     let root = beside.unwrap_or(Path::new(".")).join(".weir");
     std::path::absolute(&root).map_err(|e| Error::retryable("STATE_DIRECTORY", "could not resolve the state directory").with_source(e))
 }

@@ -21,7 +21,8 @@ use crate::resource::StreamingJob;
 
 /// Largest manifest that is accepted, in bytes of its JSON.
 pub const MAX_MANIFEST_BYTES: usize = 900 * 1024;
-const MAX_FILE_BYTES: usize = 8 * 1024 * 1024;
+/// Largest file that is read, in bytes.
+pub const MAX_FILE_BYTES: usize = 8 * 1024 * 1024;
 
 /// The text of one file.
 #[derive(Clone, Debug)]
@@ -191,7 +192,8 @@ fn problem(file: &str, at: Position, finding: Finding) -> Problem {
 
 fn read_file(file: &ManifestFile, loaded: &mut Loaded, drafts: &mut Vec<Draft>) {
     if file.text.len() > MAX_FILE_BYTES {
-        let finding = Finding::error("manifest-size", "", format!("the file is larger than {MAX_FILE_BYTES} bytes"));
+        let finding = Finding::error("manifest-size", "", format!("the file is larger than {MAX_FILE_BYTES} bytes"))
+            .remedy("split it: the documents may be in several files");
         loaded.problems.push(problem(&file.name, Position { line: 1, column: 1 }, finding));
         return;
     }

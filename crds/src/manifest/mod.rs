@@ -19,7 +19,7 @@ mod walk;
 mod words;
 
 pub(crate) use cron::five_fields;
-pub use load::{Loaded, LoadedJob, MAX_MANIFEST_BYTES, ManifestFile, Triggers, load, load_with};
+pub use load::{Loaded, LoadedJob, MAX_FILE_BYTES, MAX_MANIFEST_BYTES, ManifestFile, Triggers, load, load_with};
 pub use locate::{End, Locator};
 pub use objects::{ObjectData, Objects, merged_options};
 pub use problem::Problem;

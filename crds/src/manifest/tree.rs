@@ -135,6 +135,8 @@ fn syntax_hint(text: &str, at: Position) -> &'static str {
         "; a text with ${..} must stand in quotes inside {..} and [..]: {path: \"${lake}/x\"}"
     } else if rest.trim_start().starts_with(['@', '`', '%']) {
         "; a text that begins with @, ` or % must stand in quotes"
+    } else if line.contains('\t') {
+        "; indent by spaces"
     } else {
         ""
     }
@@ -234,7 +236,11 @@ impl Builder {
     fn finish(&mut self, node: Node, anchor: usize) -> bool {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            self.error("yaml-size", node.start, format!("more than {MAX_NODES} values, aliases expanded"));
+            self.error(
+                "yaml-size",
+                node.start,
+                format!("more than {MAX_NODES} values, aliases expanded; write fewer aliases, or several files"),
+            );
             return false;
         }
         if anchor != 0 {
@@ -253,7 +259,7 @@ impl Builder {
                     if name != "<<"
                         && let Some(first) = entries.iter().find(|entry| entry.key == name)
                     {
-                        let message = format!("`{name}` is given twice, first in line {}", first.key_start.line);
+                        let message = format!("`{name}` is given twice, first in line {}; remove one of them", first.key_start.line);
                         problem = Some(("duplicate-key", key_start, message));
                     } else {
                         entries.push(Entry { key: name, key_start, value: node });

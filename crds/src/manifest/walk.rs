@@ -196,7 +196,11 @@ impl Walk<'_> {
         let count = text.chars().count() as u64;
         let (least, most) = (schema["minLength"].as_u64().unwrap_or(0), schema["maxLength"].as_u64().unwrap_or(u64::MAX));
         if count < least {
-            let message = if count == 0 { "is empty".to_owned() } else { format!("has {count} characters, at least {least} are needed") };
+            let message = if count == 0 {
+                "is empty, a text is needed".to_owned()
+            } else {
+                format!("has {count} characters, at least {least} are needed")
+            };
             self.report(node.start, Finding::error("bounds", path, message));
             return None;
         }
