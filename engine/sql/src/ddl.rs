@@ -6,6 +6,7 @@
 //! condition and the place in the text.
 
 use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType as Parsed, StructBracketKind, StructField};
 use weir_core::Error;
 
 use crate::parser::depth::{MAX_TYPE_DEPTH, too_deep};
@@ -366,6 +367,22 @@ fn syntax(ddl: &str, at: usize, wanted: &str) -> Error {
             at + 1
         ),
     )
+}
+
+/// A type of parsed SQL as it is written: a map prints in another dialect's words.
+pub fn written(parsed: &Parsed) -> String {
+    match parsed {
+        Parsed::Map(key, value) => format!("MAP<{}, {}>", written(key), written(value)),
+        Parsed::Array(ArrayElemTypeDef::AngleBracket(element)) => format!("ARRAY<{}>", written(element)),
+        Parsed::Struct(fields, StructBracketKind::AngleBrackets) => {
+            let field = |field: &StructField| match &field.field_name {
+                Some(name) => format!("{name}: {}", written(&field.field_type)),
+                None => written(&field.field_type),
+            };
+            format!("STRUCT<{}>", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

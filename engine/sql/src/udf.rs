@@ -19,7 +19,7 @@ use weir_core::error::panic_text;
 
 use crate::error::spark_error;
 use crate::exec::folding;
-use crate::functions::bounds::{for_rows, judge_repeated, width};
+use crate::functions::bounds::{for_rows, judge_growth, judge_repeated, width};
 
 /// What a kernel is called with.
 pub struct Rows<'a> {
@@ -90,6 +90,7 @@ impl SparkFn {
 impl SparkFn {
     /// Runs the kernel. What libraries answer with a panic, such as more bytes than offsets can tell, is an error of these rows.
     fn run(&self, rows: Rows<'_>) -> Result<ArrayRef> {
+        judge_growth(&self.name, rows.args)?;
         catch_unwind(AssertUnwindSafe(|| (self.kernel)(rows))).unwrap_or_else(|cause| {
             let why = panic_text(cause.as_ref());
             Err(spark_error(

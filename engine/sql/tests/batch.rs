@@ -5,6 +5,8 @@
 mod forms;
 #[path = "batch/limits.rs"]
 mod limits;
+#[path = "batch/sums.rs"]
+mod sums;
 
 use std::sync::Arc;
 
@@ -327,13 +329,46 @@ async fn a_table_that_is_not_there_is_asked_for_as_the_command_takes_it() {
     assert_eq!(found, [("delta", "/a b"), ("json", "/c"), ("DELTA", "/a b")]);
     let text = weir_sql::QueryText {
         views: vec![("v".to_owned(), "SELECT * FROM ref.dim d JOIN x ON d.k = x.k".to_owned())],
-        sql: "WITH c AS (SELECT 1 FROM main.ref.`dim`, Delta.`/a`) SELECT (SELECT max(k) FROM REF.dim) FROM c, v LATERAL VIEW explode(v.a) t"
-            .to_owned(),
+        sql:
+            "WITH c AS (SELECT 1 FROM main.ref.`dim`, Delta.`/a`) SELECT (SELECT max(k) FROM REF.dim) FROM c, v LATERAL VIEW explode(v.a) t"
+                .to_owned(),
         ..weir_sql::QueryText::default()
     };
     assert_eq!(weir_sql::tables_by_name(&text, is_format).unwrap(), [vec!["ref", "dim"], vec!["main", "ref", "dim"]]);
     let rows = run_batch_sql(&conf, vec![("delta./x".to_owned(), table(&[(Some("a"), 1)]))], "SELECT `/x`.k FROM Delta.`/x`").await;
     assert_eq!(rows.unwrap().1[0].num_rows(), 1);
+}
+
+#[tokio::test]
+async fn what_spark_told_of_odd_corners_is_so() {
+    let conf = SqlConf::default();
+    for (sql, rows) in [
+        ("SELECT k FROM t EXCEPT ALL SELECT k FROM u", vec![r#"{"k":"a"}"#, r#"{"k":"b"}"#, "{}"]),
+        ("SELECT k FROM t INTERSECT ALL (SELECT k FROM u UNION ALL SELECT NULL UNION ALL SELECT NULL)", vec![r#"{"k":"a"}"#, "{}"]),
+        (
+            "SELECT format_number(9007199254740993, 0) AS f, format_number(5, 40) AS g",
+            vec![r#"{"f":"9,007,199,254,740,993","g":"5.0000000000000000000000000000000000000000"}"#],
+        ),
+        ("SELECT levenshtein('kitten', 'sitting', 2) AS l, levenshtein('kitten', 'sitting', 3) AS m", vec![r#"{"l":-1,"m":3}"#]),
+        (
+            "SELECT CAST(map('a', '1') AS MAP<STRING, INT>) AS m, CAST(array(map('a', 1)) AS ARRAY<MAP<STRING, STRING>>) AS n",
+            vec![r#"{"m":{"a":1},"n":[{"a":"1"}]}"#],
+        ),
+        ("SELECT CAST(named_struct('a', map('b', 1)) AS STRUCT<x: MAP<STRING, STRUCT<y: INT>>>) IS NULL AS n", vec![]),
+    ] {
+        let found = run(&conf, sql).await;
+        if rows.is_empty() {
+            assert!(found.unwrap_err().condition().starts_with("DATATYPE_MISMATCH"), "{sql}");
+            continue;
+        }
+        let mut found = found.unwrap();
+        found.sort();
+        assert_eq!(found, rows, "{sql}");
+    }
+    for call in ["rpad(unhex('AA'), 3)", "format_number(1.5, '#.#')"] {
+        let refused = run(&conf, &format!("SELECT {call} AS r")).await.unwrap_err();
+        assert_eq!(refused.condition(), "WEIR_UNSUPPORTED_SQL", "{call}");
+    }
 }
 
 #[test]

@@ -22,8 +22,10 @@ use super::expr::Cx;
 use super::orderable::{check_order, contains_map};
 use super::star::{Star, table_columns};
 use super::{Analyzer, Finding, Result, Scope, Typed, coerce, names};
+use crate::functions::arithmetic::Overflow;
+use crate::functions::sums::{self, Made};
 use crate::parser::wrong;
-use crate::types::{list_of, quoted_type};
+use crate::types::{day_time_interval, list_of, quoted_type, year_month_interval};
 
 /// The clause of an observation's metrics, whose rows pass and are not kept.
 pub const OBSERVATION: &str = "an observation";
@@ -202,14 +204,15 @@ impl Analyzer<'_> {
         crate::functions::args::count(name, &args, least, most)?;
         let ignores_nulls = ONE_OF_ALL.contains(&name) && ignores_nulls(name, args.get(1), function.null_treatment.as_ref())?;
         let arg_ty = args[0].ty.clone();
-        let number = |this: &Self, arg: &Typed| -> Result<Typed> {
+        let units = args[0].spark_type.clone();
+        let summand = |this: &Self, arg: &Typed| -> Result<Typed> {
             match &arg.ty {
                 DataType::Int8 | DataType::Int16 | DataType::Int32 => this.cast(arg.clone(), &DataType::Int64),
                 DataType::Float32 | DataType::Utf8 | DataType::Null => this.cast(arg.clone(), &DataType::Float64),
-                t if coerce::is_numeric(t) => Ok(arg.clone()),
+                t if coerce::is_numeric(t) || *t == day_time_interval() || *t == year_month_interval() => Ok(arg.clone()),
                 t => Err(Error::config(
                     "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
-                    format!("{name} requires a number, but \"{}\" is {}; CAST it", arg.name, quoted_type(t)),
+                    format!("{name} requires a number or an interval, but \"{}\" is {}; CAST it", arg.name, quoted_type(t)),
                 )),
             }
         };
@@ -228,22 +231,26 @@ impl Analyzer<'_> {
                 ("count", vec![self.branches(vec![condition], vec![one])?], DataType::Int64)
             }
             "sum" | "try_sum" => {
-                let arg = number(self, &args[0])?;
+                let arg = summand(self, &args[0])?;
                 let ty = match &arg.ty {
                     DataType::Decimal128(p, s) => coerce::bounded(i32::from(*p) + 10, i32::from(*s)),
                     t => t.clone(),
                 };
-                ("sum", vec![arg], ty)
+                own = Some(sums::function(Made::Sum, Overflow::of(name == "try_sum", self.conf.ansi), &arg.ty, &ty));
+                (name, vec![arg], ty)
             }
             "avg" | "mean" | "try_avg" => {
-                let arg = number(self, &args[0])?;
-                match &arg.ty {
+                let arg = summand(self, &args[0])?;
+                let (arg, ty) = match &arg.ty {
                     DataType::Decimal128(p, s) => {
                         let ty = coerce::bounded(i32::from(*p) + 4, i32::from(*s) + 4);
-                        ("avg", vec![arg], ty)
+                        (arg, ty)
                     }
-                    _ => ("avg", vec![self.cast(arg, &DataType::Float64)?], DataType::Float64),
-                }
+                    t if coerce::is_interval(t) => (arg.clone(), t.clone()),
+                    _ => (self.cast(arg, &DataType::Float64)?, DataType::Float64),
+                };
+                own = Some(sums::function(Made::Mean, Overflow::of(name == "try_avg", self.conf.ansi), &arg.ty, &ty));
+                (name, vec![arg], ty)
             }
             "collect_set" if contains_map(&arg_ty) => {
                 return Err(Error::config(
@@ -344,6 +351,10 @@ impl Analyzer<'_> {
             };
         } else if df_ty != ty {
             value = self.cast(value, &ty)?;
+        }
+        if matches!(name, "sum" | "try_sum") {
+            // The units of an interval stay.
+            value.spark_type = units;
         }
         Ok(value)
     }

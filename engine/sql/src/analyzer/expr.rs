@@ -90,7 +90,7 @@ impl Analyzer<'_> {
             Sql::Interval(interval) => literal::interval(interval),
             Sql::Cast { kind, expr, data_type, .. } => {
                 let value = self.expr(expr, cx)?;
-                let text = data_type.to_string();
+                let text = crate::ddl::written(data_type);
                 let ty = crate::ddl::parse_type_name(&text)?;
                 let spark_type = interval_type(&text);
                 let (mode, word) = match kind {

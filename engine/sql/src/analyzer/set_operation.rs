@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::Column;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
+use datafusion::functions_window::row_number::row_number_udwf;
+use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union, WindowFrame, WindowFunctionDefinition};
 use datafusion::sql::sqlparser::ast::{SetExpr, SetOperator, SetQuantifier};
 use weir_core::Error;
 
@@ -145,8 +147,17 @@ impl Analyzer<'_> {
                 }
                 LogicalPlanBuilder::from(lp).union(rp).and_then(LogicalPlanBuilder::distinct).and_then(LogicalPlanBuilder::build)
             }
-            SetOperator::Intersect => LogicalPlanBuilder::intersect(lp, rp, all),
-            SetOperator::Except | SetOperator::Minus => LogicalPlanBuilder::except(lp, rp, all),
+            _ if all => {
+                let number = self.fresh("n");
+                let (lp, rp) = (numbered(lp, &aliases, &number)?, numbered(rp, &aliases, &number)?);
+                let met = match op {
+                    SetOperator::Intersect => LogicalPlanBuilder::intersect(lp, rp, true),
+                    _ => LogicalPlanBuilder::except(lp, rp, true),
+                };
+                met.and_then(|met| LogicalPlanBuilder::from(met).project(columns(&aliases)).and_then(LogicalPlanBuilder::build))
+            }
+            SetOperator::Intersect => LogicalPlanBuilder::intersect(lp, rp, false),
+            SetOperator::Except | SetOperator::Minus => LogicalPlanBuilder::except(lp, rp, false),
         }
         .map_err(from_planning)?;
         let scope = output(&l.scope, types, aliases);
@@ -165,6 +176,29 @@ impl Analyzer<'_> {
 fn types_from(steps: &TypeSteps, pair: usize) -> impl Iterator<Item = &DataType> {
     let first = steps.iter().rposition(|(from, _)| *from <= pair).unwrap_or(0);
     steps.iter().skip(first).map(|(_, ty)| ty)
+}
+
+fn columns(names: &[String]) -> Vec<Expr> {
+    names.iter().map(|name| Expr::Column(Column::new_unqualified(name))).collect()
+}
+
+/// The rows, with which of its equals each is: the second of a kind meets the second of that kind on the other side.
+fn numbered(plan: LogicalPlan, names: &[String], number: &str) -> Result<LogicalPlan> {
+    let call = Expr::WindowFunction(Box::new(WindowFunction {
+        fun: WindowFunctionDefinition::WindowUDF(row_number_udwf()),
+        params: WindowFunctionParams {
+            args: vec![],
+            partition_by: columns(names),
+            order_by: vec![],
+            window_frame: WindowFrame::new(None),
+            filter: None,
+            null_treatment: None,
+            distinct: false,
+        },
+    }));
+    let made = Expr::Column(Column::new_unqualified(call.schema_name().to_string())).alias(number);
+    let plan = LogicalPlanBuilder::window_plan(plan, [call]).map_err(from_planning)?;
+    project(plan, columns(names).into_iter().chain([made]).collect())
 }
 
 /// The columns of the result: named as those of the first part.

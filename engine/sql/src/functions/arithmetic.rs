@@ -21,7 +21,7 @@ use crate::udf::{Rows, downcast};
 type Result<T> = std::result::Result<T, Error>;
 
 /// What happens to results that do not fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Overflow {
     /// An error.
     Fail,
@@ -29,6 +29,17 @@ pub enum Overflow {
     Wrap,
     /// Null.
     Null,
+}
+
+impl Overflow {
+    /// Of a function with or without `try_`.
+    pub fn of(is_try: bool, is_ansi: bool) -> Self {
+        match (is_try, is_ansi) {
+            (true, _) => Self::Null,
+            (false, true) => Self::Fail,
+            (false, false) => Self::Wrap,
+        }
+    }
 }
 
 /// An arithmetic operator.
@@ -114,11 +125,7 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
         "try_mod" => (Op::Rem, true),
         _ => (Op::Div, true),
     };
-    let overflow = match (try_form, a.conf.ansi) {
-        (true, _) => Overflow::Null,
-        (false, true) => Overflow::Fail,
-        (false, false) => Overflow::Wrap,
-    };
+    let overflow = Overflow::of(try_form, a.conf.ansi);
     let r = list.swap_remove(1);
     let l = list.swap_remove(0);
     let shown =

@@ -4,8 +4,9 @@
 //! their kin is, so it is judged before memory is asked for: arrays by Spark's
 //! limit, bytes by a limit of Weir's own for the rows of one slice. What puts its
 //! arguments together, such as `replace`, may make a whole column, whose offsets
-//! have 32 bits. Beyond a limit the query fails with an error that names the
-//! function; the process goes on.
+//! have 32 bits; what only grows, such as `concat`, is judged by its arguments
+//! before each call, as a chain of such calls doubles with each link. Beyond a
+//! limit the query fails with an error that names the function; the process goes on.
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::datatypes::DataType;
@@ -128,6 +129,24 @@ pub fn judge_repeated(function: &str, value: &ColumnarValue, rows: usize) -> DfR
     }
 }
 
+/// The least bytes that a function makes of each byte of its arguments, where it never makes fewer: those that put values
+/// together, and those that write them out longer.
+fn growth(function: &str) -> Option<usize> {
+    match function {
+        "array" | "array_append" | "array_prepend" | "arrays_zip" | "base64" | "concat" | "concat_ws" | "flatten" | "format_string"
+        | "map" | "map_concat" | "map_from_arrays" | "printf" | "quote" | "to_csv" | "to_json" => Some(1),
+        "hex" => Some(2),
+        _ => None,
+    }
+}
+
+/// Judges a call by what it will at least make.
+pub fn judge_growth(function: &str, args: &[ArrayRef]) -> DfResult<()> {
+    let Some(factor) = growth(function) else { return Ok(()) };
+    let bytes = args.iter().map(|column| width_of(column, 0, column.len())).fold(0, usize::saturating_add);
+    Budget::new(function).bytes(bytes.saturating_mul(factor))
+}
+
 /// A value for that many rows. A constant is judged before it is repeated.
 pub fn for_rows(function: &str, value: ColumnarValue, rows: usize) -> DfResult<ArrayRef> {
     judge_repeated(function, &value, rows)?;
@@ -173,6 +192,18 @@ mod tests {
         assert_eq!(condition(budget.elements(2_147_483_632, 8, Blame::Count)), "WEIR_RESULT_TOO_LARGE");
         assert_eq!(condition(budget.elements(2_147_483_633, 8, Blame::Count)), "COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER");
         assert_eq!(condition(budget.elements(2_147_483_633, 8, Blame::Function)), "COLLECTION_SIZE_LIMIT_EXCEEDED.FUNCTION");
+    }
+
+    #[test]
+    fn what_only_grows_is_judged_by_its_arguments() {
+        let column: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(MOST_BYTES / 4)]));
+        let args = |count: usize| vec![Arc::clone(&column); count];
+        judge_growth("concat", &args(4)).unwrap();
+        judge_growth("substring", &args(5)).unwrap();
+        judge_growth("hex", &args(2)).unwrap();
+        for (function, count) in [("concat", 5), ("hex", 3), ("to_json", 5)] {
+            assert_eq!(condition(judge_growth(function, &args(count))), "WEIR_RESULT_TOO_LARGE", "{function}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use weir_core::Error;
 
 use super::args;
 use super::bounds::{Budget, MOST_BYTES};
-use crate::analyzer::{Analyzer, Typed, coerce};
+use crate::analyzer::{Analyzer, Typed, coerce, unsupported};
 use crate::cast::{format_decimal, format_double, rescale, to_strings};
 use crate::error::spark_error;
 use crate::udf::{Rows, downcast};
@@ -32,8 +32,14 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
         }
         "format_number" => {
             args::count(name, &list, 2, 2)?;
-            if !coerce::is_decimal(&list[0].ty) {
-                list[0] = a.cast(list[0].clone(), &DataType::Float64)?;
+            if list[1].ty == DataType::Utf8 {
+                return Err(unsupported("format_number with a pattern", "give the number of decimal places, or use to_char"));
+            }
+            // A double would not tell all digits of a BIGINT.
+            match coerce::decimal_for(&list[0].ty) {
+                Some((precision, scale)) => list[0] = a.cast(list[0].clone(), &DataType::Decimal128(precision, scale))?,
+                None if coerce::is_decimal(&list[0].ty) => {}
+                None => list[0] = a.cast(list[0].clone(), &DataType::Float64)?,
             }
             list[1] = a.cast(list[1].clone(), &DataType::Int32)?;
             Ok(a.call(name, "", DataType::Utf8, &list, |rows: Rows| {
@@ -174,6 +180,11 @@ fn fixed_to_even(value: &Cell, digits: usize) -> String {
             let (quotient, rest) = (unscaled / power, (unscaled % power).unsigned_abs());
             let up = rest > power.unsigned_abs() / 2 || (rest == power.unsigned_abs() / 2 && quotient % 2 != 0);
             format_decimal(quotient + if up { unscaled.signum() } else { 0 }, wanted)
+        }
+        Cell::Decimal(unscaled, scale) => {
+            let has = usize::try_from(*scale).unwrap_or(0);
+            let point = if has == 0 && digits > 0 { "." } else { "" };
+            format!("{}{point}{}", format_decimal(*unscaled, *scale), "0".repeat(digits - has))
         }
         _ => fixed(value, digits),
     }

@@ -5,7 +5,7 @@
 //! in turn; names are looked up in lower case.
 
 pub mod args;
-mod arithmetic;
+pub mod arithmetic;
 pub mod bounds;
 mod charset;
 pub mod collection;
@@ -24,6 +24,7 @@ mod sets;
 mod strict;
 mod string;
 mod structs;
+pub mod sums;
 pub mod temporal;
 mod text;
 

@@ -10,10 +10,10 @@ use weir_core::Error;
 use super::args;
 use super::bounds::Budget;
 use super::text::{
-    concat_binary, concat_ws, elt, initcap, length, locate, luhn, mask, overlay, pad, repeat, sentences, split_part, substring,
-    substring_index, translate, trim, with_int,
+    concat_binary, concat_ws, elt, initcap, length, levenshtein, locate, luhn, mask, overlay, pad, repeat, sentences, split_part,
+    substring, substring_index, translate, trim, with_int,
 };
-use crate::analyzer::{Analyzer, Typed};
+use crate::analyzer::{Analyzer, Typed, unsupported};
 use crate::types::list_of;
 use crate::udf::{Rows, downcast};
 
@@ -156,6 +156,9 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
         }
         "lpad" | "rpad" => {
             args::count(name, &list, 2, 3)?;
+            if list[0].ty == DataType::Binary {
+                return Err(unsupported(&format!("{name} of BINARY"), "CAST it to STRING, or pad its hex(..)"));
+            }
             if list.len() == 2 {
                 list.push(Typed::string(" "));
             }
@@ -190,7 +193,7 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
             if list.len() == 2 {
                 list.push(Typed::int(1));
             }
-            let list = args::to_types(a, list, &[text.clone(), text, int.clone()])?;
+            let list = args::to_types(a, list, &[text.clone(), text.clone(), int.clone()])?;
             Ok(a.call(name, "", int, &list, |rows: Rows| locate(rows.args)))
         }
         "split_part" => {
@@ -328,13 +331,8 @@ pub fn build(a: &Analyzer, name: &str, mut list: Vec<Typed>) -> Result<Typed> {
         }
         "levenshtein" => {
             args::count(name, &list, 2, 3)?;
-            list.truncate(2);
-            let list = args::all_to(a, list, &text)?;
-            Ok(a.call(name, "", int, &list, |rows: Rows| {
-                let (l, r): (&StringArray, &StringArray) = (downcast(&rows.args[0])?, downcast(&rows.args[1])?);
-                Ok(Arc::new(l.iter().zip(r).map(|(l, r)| i32::try_from(strsim::levenshtein(l?, r?)).ok()).collect::<Int32Array>())
-                    as ArrayRef)
-            }))
+            let list = args::to_types(a, list, &[text.clone(), text.clone(), int.clone()])?;
+            Ok(a.call(name, "", int, &list, |rows: Rows| levenshtein(rows.args)))
         }
         "sentences" => {
             args::count(name, &list, 1, 3)?;

@@ -138,6 +138,20 @@ pub(super) fn pad(args: &[ArrayRef], left: bool) -> DfResult<ArrayRef> {
     ))
 }
 
+/// The distance of two texts; -1 if it is more than the third argument, where there is one.
+pub(super) fn levenshtein(args: &[ArrayRef]) -> DfResult<ArrayRef> {
+    let (l, r): (&StringArray, &StringArray) = (downcast(&args[0])?, downcast(&args[1])?);
+    let most: Option<&Int32Array> = args.get(2).map(downcast).transpose()?;
+    let distance = |row: usize| {
+        if l.is_null(row) || r.is_null(row) || most.is_some_and(|most| most.is_null(row)) {
+            return None;
+        }
+        let distance = i32::try_from(strsim::levenshtein(l.value(row), r.value(row))).ok()?;
+        Some(if most.is_some_and(|most| distance > most.value(row)) { -1 } else { distance })
+    };
+    Ok(Arc::new((0..l.len()).map(distance).collect::<Int32Array>()))
+}
+
 pub(super) fn translate(s: &str, from: &str, to: &str) -> String {
     let to: Vec<char> = to.chars().collect();
     s.chars()

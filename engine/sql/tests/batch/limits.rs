@@ -116,3 +116,15 @@ fn conditions_over_columns_that_grow() {
         chained(31, "SELECT a || a AS a FROM #", &sql).unwrap().lane().unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_chain_of_what_grows_is_refused_before_it_fills_the_memory() {
+    let conf = SqlConf::default();
+    // 200 MB fit into a slice, and 300 do not.
+    let from = "FROM (SELECT repeat(k, 100000000) AS s FROM t WHERE v = 1)";
+    for (function, call) in [("concat", "concat(concat(s, s), s)"), ("hex", "hex(concat(s, s))")] {
+        let error = run(&conf, &format!("SELECT {call} AS x {from}")).await.unwrap_err();
+        assert_eq!(error.condition(), "WEIR_RESULT_TOO_LARGE", "{function}: {error}");
+        assert!(error.to_string().contains(&format!("{function} would make")), "{error}");
+    }
+}
