@@ -51,9 +51,14 @@ impl SeenFiles {
         self.times.remove(key.as_str());
     }
 
+    /// Whether a file was taken.
+    pub fn has(&self, uri: &str) -> bool {
+        self.times.contains_key(self.key(uri))
+    }
+
     /// Whether a file should be read.
     pub fn is_new(&self, uri: &str, time_ms: i64) -> bool {
-        time_ms >= self.threshold_ms && !self.times.contains_key(self.key(uri))
+        time_ms >= self.threshold_ms && !self.has(uri)
     }
 
     /// Forgets what is older than the threshold, which moves up.

@@ -185,6 +185,11 @@ impl FileStreamSource {
         for entry in &counted {
             self.seen.add(&entry.path, entry.timestamp);
         }
+        if let Some(frozen) = self.frozen.as_mut().filter(|_| counted != ours) {
+            // A run that ends takes each of its files once: those that the entry names are gone, and ours wait again in their place.
+            frozen.splice(0..0, batch.iter().cloned());
+            frozen.retain(|file| !self.seen.has(&file.uri));
+        }
         self.log_offset = Some(step);
         self.steps.insert(step, Outstanding { files: counted.len() as u64, ..Outstanding::of(batch) });
         if self.log.is_compaction(step) {

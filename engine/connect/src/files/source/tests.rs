@@ -160,6 +160,24 @@ async fn available_now_takes_one_file_per_batch() {
 }
 
 #[tokio::test]
+async fn a_run_that_ends_takes_each_file_once_beside_a_step_of_an_earlier_life() {
+    let world = World::new();
+    for name in ["1", "2", "3", "4"] {
+        world.file(&format!("{name}.json"), 1000 * name.parse::<u64>().unwrap(), &[&format!(r#"{{"k":"{name}"}}"#)]);
+    }
+    // It listed before this one came, with an old time.
+    world.file("0.json", 500, &[r#"{"k":"0"}"#]);
+    let mut source = world.started("json", &[("maxFilesPerTrigger", "2")], Some(events()), None).await;
+    source.freeze_available_now().await.unwrap();
+    std::fs::create_dir_all(world.path("checkpoint/sources/0")).unwrap();
+    let line = |name: u64| format!("\n{{\"path\":\"file://{}/{name}.json\",\"timestamp\":{},\"batchId\":0}}", world.input(), 1000 * name);
+    std::fs::write(world.path("checkpoint/sources/0/0"), format!("v1{}{}", line(1), line(2))).unwrap();
+    let batches = drain(&mut source, None, ReadLimits::Apply).await;
+    let rows: Vec<Vec<String>> = batches.into_iter().map(|(_, rows)| rows).collect();
+    assert_eq!(rows, [vec!["null|1|null", "null|2|null"], vec!["null|0|null", "null|3|null"], vec!["null|4|null"]]);
+}
+
+#[tokio::test]
 async fn once_ignores_limits() {
     let world = World::new();
     five_files(&world);
