@@ -226,6 +226,10 @@ impl Sink for FileSink {
         OutputRows::Unknown
     }
 
+    fn records_every_batch(&self) -> bool {
+        true
+    }
+
     fn needs_every_batch(&self) -> bool {
         true
     }
@@ -239,7 +243,12 @@ impl Sink for FileSink {
     }
 
     async fn recorded_batch(&self, _query_id: uuid::Uuid) -> Result<Option<u64>> {
-        self.log.latest().await
+        let latest = self.log.latest().await?;
+        if let Some(latest) = latest {
+            // What the next compaction will ask for; found missing only then, newer batches would lie on the gap already.
+            self.log.all(latest).await?;
+        }
+        Ok(latest)
     }
 
     async fn writer(&self, _batch: &BatchId, lane: usize) -> Result<Box<dyn SinkWriter>> {

@@ -133,6 +133,35 @@ async fn a_recorded_batch_is_skipped_and_leaves_no_file() {
 }
 
 #[tokio::test]
+async fn a_log_that_lost_what_a_compaction_will_ask_for_is_refused_at_once() {
+    let world = World::new();
+    let sink = world.open("json", &[], &[]).await;
+    assert!(sink.records_every_batch(), "a log that is gone is behind the checkpoint");
+    for batch in 0..13 {
+        run(&sink, &world.id(batch), &[Some("a")]).await;
+    }
+    let file = |name: &str| world.out().join("_spark_metadata").join(name);
+    for (name, damage, condition) in [
+        ("11", None, "MISSING_FILE_LOG"),
+        ("9.compact", None, "MISSING_FILE_LOG"),
+        ("9.compact", Some("v1\n{\"path\":\"file:/x\","), "DAMAGED_FILE_LOG"),
+        ("12", Some(""), "DAMAGED_FILE_LOG"),
+    ] {
+        let whole = std::fs::read(file(name)).unwrap();
+        match damage {
+            None => std::fs::remove_file(file(name)).unwrap(),
+            Some(text) => std::fs::write(file(name), text).unwrap(),
+        }
+        let error = world.open("json", &[], &[]).await.recorded_batch(world.query).await.unwrap_err();
+        assert_eq!((error.condition(), error.message().contains(name)), (condition, true), "{error}");
+        std::fs::write(file(name), whole).unwrap();
+    }
+    assert_eq!(world.open("json", &[], &[]).await.recorded_batch(world.query).await.unwrap(), Some(12));
+    std::fs::remove_file(file("12")).unwrap();
+    assert_eq!(world.open("json", &[], &[]).await.recorded_batch(world.query).await.unwrap(), Some(11));
+}
+
+#[tokio::test]
 async fn another_query_is_refused() {
     let world = World::new();
     let late = world.open_as(uuid::Uuid::new_v4(), "json", &[], &[]).await.unwrap();
