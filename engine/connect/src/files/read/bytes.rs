@@ -102,8 +102,10 @@ impl ByteStream {
         match &mut self.codec {
             Codec::Plain => out.extend_from_slice(&input),
             Codec::Gzip(decoder) => {
-                decoder.write_all(&input).map_err(|e| corrupt_file(uri, e))?;
+                let written = decoder.write_all(&input);
+                // What came before the damage is good.
                 out.append(decoder.get_mut());
+                written.map_err(|e| corrupt_file(uri, e))?;
             }
             Codec::Zstd(decoder, frame) => unzstd(decoder, frame, &input, out).map_err(|e| corrupt_file(uri, e))?,
         }
@@ -148,9 +150,9 @@ impl ByteStream {
             // An empty file has no member at all.
             Codec::Gzip(_) | Codec::Zstd(..) if self.bytes_read == 0 => Ok(()),
             Codec::Gzip(decoder) => {
-                decoder.try_finish().map_err(|_| truncated())?;
+                let finished = decoder.try_finish();
                 out.append(decoder.get_mut());
-                Ok(())
+                finished.map_err(|_| truncated())
             }
             Codec::Zstd(_, Frame::Open) => Err(truncated()),
             Codec::Zstd(_, Frame::Complete) => Ok(()),

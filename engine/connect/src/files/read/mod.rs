@@ -404,18 +404,17 @@ impl PartitionReader for FilePartition {
                     if left.num_rows() > 0 || !self.bad_records.is_empty() {
                         return Ok(Some(left));
                     }
+                    continue;
                 }
-                Ok(None) => {
-                    self.close();
-                    if !self.bad_records.is_empty() {
-                        return Ok(Some(RecordBatch::new_empty(self.scan.schema.clone())));
-                    }
-                }
+                Ok(None) => {}
                 Err(error) if is_corrupt(&error) && self.scan.settings.corrupt == Corrupt::SkipRest => {
                     tracing::warn!(file = open.task.uri, %error, "skipped the rest of a corrupt file");
-                    self.close();
                 }
                 Err(error) => return Err(error),
+            }
+            self.close();
+            if !self.bad_records.is_empty() {
+                return Ok(Some(RecordBatch::new_empty(self.scan.schema.clone())));
             }
         }
     }

@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
 use object_store::ObjectStore;
-use weir_core::Result;
+use weir_core::{Error, Result};
 use weir_decode::JsonDecoder;
 
 use super::bad_records::BadRecords;
@@ -124,12 +124,13 @@ pub async fn open(
     }))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Reading,
     /// `wholetext`: an empty file is one empty row.
     WholeFile,
     Ended,
+    /// The file cannot be read on. The records before that place are handed out first: they count where corrupt files are passed by.
+    Failed(Error),
 }
 
 struct TextReader {
@@ -170,7 +171,7 @@ impl TextReader {
             }
             match self.framer.next_record() {
                 Some(record) => {
-                    if self.state == State::WholeFile {
+                    if matches!(self.state, State::WholeFile) {
                         self.state = State::Reading;
                     }
                     if let (Fate::Dropped(why), Some(bad)) = (self.decoder.push(record.bytes)?, &mut self.bad_records) {
@@ -194,25 +195,33 @@ impl FileReader for TextReader {
                 self.rest = Some(self.decoder.flush()?);
                 continue;
             }
-            if self.state == State::Ended {
-                if self.decoder.rows() == 0 {
-                    return Ok(None);
-                }
-                self.rest = Some(self.decoder.flush()?);
-                continue;
-            }
-            if self.framer.is_overfull() {
-                return Err(corrupt_file(&self.uri, "a record is larger than 256 MiB"));
-            }
-            if !self.bytes.read_more(self.framer.fill()).await? {
-                self.framer.end();
-                if self.decode_framed()? {
+            if matches!(self.state, State::Ended | State::Failed(_)) {
+                if self.decoder.rows() > 0 {
+                    self.rest = Some(self.decoder.flush()?);
                     continue;
                 }
-                if self.state == State::WholeFile {
-                    self.decoder.push(b"")?;
+                return match std::mem::replace(&mut self.state, State::Ended) {
+                    State::Failed(error) => Err(error),
+                    _ => Ok(None),
+                };
+            }
+            if self.framer.is_overfull() {
+                self.state = State::Failed(corrupt_file(&self.uri, "a record is larger than 256 MiB"));
+                continue;
+            }
+            match self.bytes.read_more(self.framer.fill()).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.framer.end();
+                    if self.decode_framed()? {
+                        continue;
+                    }
+                    if matches!(self.state, State::WholeFile) {
+                        self.decoder.push(b"")?;
+                    }
+                    self.state = State::Ended;
                 }
-                self.state = State::Ended;
+                Err(error) => self.state = State::Failed(error),
             }
         }
     }
