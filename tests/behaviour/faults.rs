@@ -234,6 +234,10 @@ fn fault_records_aged_out_are_a_failure() {
         let conditions = status["conditions"].as_array().unwrap().iter();
         conditions.filter(|condition| condition["type"] == "Stalled" && condition["status"] == "True").count() == 1
     };
+    // It has read the manifest by then; what the status says may be of the run before.
+    let holder =
+        || std::fs::read_to_string(place.path().join(".weir/default/job/lock")).is_ok_and(|id| id.trim() == runner.id().to_string());
+    wait_for("the runner has its job", || holder().then_some(()));
     wait_for("the job is stalled", || place.status("job").filter(stalled).map(drop));
     place.write("job.yaml", &manifest.replace("startingOffsets: earliest,", "startingOffsets: earliest, failOnDataLoss: 'false',"));
     wait_for_numbers(&place, 15);
