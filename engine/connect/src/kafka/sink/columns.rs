@@ -6,6 +6,7 @@
 //! row by row without further checks of types.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Schema, SchemaRef};
 use rdkafka::message::{Header, OwnedHeaders};
@@ -105,20 +106,28 @@ impl Records {
         column.is_valid(row).then(|| column.as_string::<i64>().value(row))
     }
 
-    /// The partition that the row names.
-    pub fn partition(&self, row: usize) -> Option<i32> {
-        let column = self.partition.as_ref()?;
-        column.is_valid(row).then(|| column.as_primitive::<Int32Type>().value(row))
+    /// The partition that the row names. Kafka's own client takes none below 0 (`ProducerRecord`); this one would choose.
+    pub fn partition(&self, row: usize) -> Result<Option<i32>> {
+        let Some(column) = self.partition.as_ref().filter(|column| column.is_valid(row)) else { return Ok(None) };
+        match column.as_primitive::<Int32Type>().value(row) {
+            partition @ 0.. => Ok(Some(partition)),
+            partition => {
+                let text = format!("a row names the partition {partition}; give a number from 0 on, or NULL where the key shall choose");
+                Err(Error::config("KAFKA_INVALID_PARTITION", text))
+            }
+        }
     }
 
     /// The headers.
-    pub fn headers(&self, row: usize) -> Option<OwnedHeaders> {
-        self.headers.as_ref()?.of(row)
+    pub fn headers(&self, row: usize) -> Result<Option<OwnedHeaders>> {
+        self.headers.as_ref().map_or(Ok(None), |headers| headers.of(row))
     }
 }
 
 struct Headers {
     list: ArrayRef,
+    /// Which headers are there at all.
+    present: Option<NullBuffer>,
     keys: ArrayRef,
     values: ArrayRef,
 }
@@ -128,20 +137,25 @@ impl Headers {
         let entries = column.as_list::<i32>().values().as_struct();
         let keys = as_type(entries.column(0), &DataType::LargeUtf8)?;
         let values = as_type(entries.column(1), &DataType::LargeBinary)?;
-        Ok(Self { list: column.clone(), keys, values })
+        Ok(Self { list: column.clone(), present: entries.nulls().cloned(), keys, values })
     }
 
-    fn of(&self, row: usize) -> Option<OwnedHeaders> {
+    fn of(&self, row: usize) -> Result<Option<OwnedHeaders>> {
         let list = self.list.as_list::<i32>();
         if list.is_null(row) {
-            return None;
+            return Ok(None);
         }
         let ends = list.value_offsets();
         let (start, end) = (ends[row] as usize, ends[row + 1] as usize);
         let keys = self.keys.as_string::<i64>();
+        let has_key = |entry: usize| self.present.as_ref().is_none_or(|present| present.is_valid(entry)) && keys.is_valid(entry);
+        if !(start..end).all(has_key) {
+            let text = "a row has a header that is NULL or whose key is; give each header a key, or leave it out of the array";
+            return Err(Error::config("KAFKA_INVALID_HEADER", text));
+        }
         let add =
             |headers: OwnedHeaders, entry: usize| headers.insert(Header { key: keys.value(entry), value: bytes_at(&self.values, entry) });
-        Some((start..end).fold(OwnedHeaders::new_with_capacity(end - start), add))
+        Ok(Some((start..end).fold(OwnedHeaders::new_with_capacity(end - start), add)))
     }
 }
 
@@ -192,7 +206,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
-    use arrow::datatypes::Field;
+    use arrow::array::{BinaryArray, Int32Array, ListArray, StringArray, StructArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::{Field, Fields};
+    use rdkafka::message::Headers as _;
 
     use super::*;
     use crate::kafka::rows::header_fields;
@@ -200,6 +217,35 @@ mod tests {
     fn message(fields: Vec<(&str, DataType)>, option: TopicOption) -> String {
         let schema = Arc::new(Schema::new(fields.into_iter().map(|(name, found)| Field::new(name, found, true)).collect::<Vec<_>>()));
         RecordColumns::find(&schema, option).map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn rows_with_a_partition_or_headers_that_no_client_takes_are_refused() {
+        let present = NullBuffer::from(vec![true, true, false, true]);
+        let fields: Fields = vec![Field::new("key", DataType::Utf8, true), Field::new("value", DataType::Binary, true)].into();
+        let keys: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("c"), Some("d")]));
+        let values: ArrayRef = Arc::new(BinaryArray::from(vec![None, Some(&b"x"[..]), None, Some(b"y")]));
+        let entries = StructArray::new(fields.clone(), vec![keys, values], Some(present));
+        let item = Arc::new(Field::new_list_field(DataType::Struct(fields), true));
+        // One header a row, the last row has none.
+        let lists = ListArray::new(item, OffsetBuffer::from_lengths([1, 1, 1, 1, 0]), Arc::new(entries), None);
+        let partitions: ArrayRef = Arc::new(Int32Array::from(vec![Some(0), Some(-1), None, Some(7), Some(i32::MIN)]));
+        let column: ArrayRef = Arc::new(lists);
+        let slice = RecordBatch::try_from_iter([("value", keys_of(5)), ("headers", column), ("partition", partitions)]).unwrap();
+        let records = RecordColumns::find(&slice.schema(), TopicOption::Given).unwrap().of(&slice).unwrap();
+        let partition = |row: usize| records.partition(row).map_err(|error| error.condition().to_owned());
+        let refused = || Err("KAFKA_INVALID_PARTITION".to_owned());
+        assert_eq!([0, 1, 2, 3, 4].map(partition), [Ok(Some(0)), refused(), Ok(None), Ok(Some(7)), refused()]);
+        let headers = |row: usize| {
+            let found = records.headers(row).map_err(|error| error.condition().to_owned());
+            found.map(|headers| headers.map(|headers| headers.count()))
+        };
+        let refused = || Err("KAFKA_INVALID_HEADER".to_owned());
+        assert_eq!([0, 1, 2, 3, 4].map(headers), [Ok(Some(1)), refused(), refused(), Ok(Some(1)), Ok(Some(0))]);
+    }
+
+    fn keys_of(count: usize) -> ArrayRef {
+        Arc::new(StringArray::from(vec!["v"; count]))
     }
 
     #[test]

@@ -93,8 +93,8 @@ impl Writer {
         let mut record: BaseRecord<'_, [u8], [u8], Arc<Part>> = BaseRecord::with_opaque_to(topic, Arc::clone(&self.part));
         record.key = records.key(row);
         record.payload = records.value(row);
-        record.partition = records.partition(row);
-        record.headers = records.headers(row);
+        record.partition = records.partition(row)?;
+        record.headers = records.headers(row)?;
         self.part.state().outstanding += 1;
         let begun = Instant::now();
         let mut wait = Wait::begin(&self.shared.silence, begun);
