@@ -6,6 +6,7 @@
 //! handed their log folders.
 
 pub mod bad_records;
+mod blocking_table;
 pub mod console;
 pub mod delta;
 pub mod expressions;

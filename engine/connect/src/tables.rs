@@ -15,7 +15,7 @@ use weir_core::{Error, Result};
 use weir_crds::options::{Format, Role};
 
 use crate::files::FileTable;
-use crate::kafka::{KafkaSourceOptions, KafkaTable, ending_offsets};
+use crate::kafka::{self, KafkaSourceOptions, ending_offsets};
 use crate::options::Options;
 use crate::registry::check;
 
@@ -45,7 +45,7 @@ pub async fn open_table_with_conf(
         }
         Format::Delta if parsed.bool("readChangeFeed") => crate::delta::open_changes(&parsed, storage, conf).await,
         Format::Delta => crate::delta::open_table(view.required("delta", "path")?, options, storage).await,
-        Format::Kafka => Ok(Arc::new(KafkaTable::new(KafkaSourceOptions::from_parsed(&parsed, conf)?, ending_offsets(&parsed))?)),
+        Format::Kafka => kafka::table(KafkaSourceOptions::from_parsed(&parsed, conf)?, ending_offsets(&parsed)),
         other => Err(Error::config(
             "DATA_SOURCE_NOT_FOUND",
             format!("the format '{}' cannot be read as a table; use json, csv, text, parquet, delta or kafka", other.as_str()),

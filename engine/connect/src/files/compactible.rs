@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weir_core::checkpoint::checksum;
 use weir_core::checkpoint::entries::object;
-use weir_core::checkpoint::numbered::{self, COMPACT, Naming};
+use weir_core::checkpoint::numbered::{self, COMPACT, Naming, Numbered};
 use weir_core::checkpoint::{Appended, FencedLog};
 use weir_core::{Error, ErrorClass, Result};
 use weir_crds::duration::{TimeUnit, parse_time_string};
@@ -199,8 +199,8 @@ pub struct CompactibleLog<E> {
 impl<E: LogEntry> CompactibleLog<E> {
     /// Opens a log and settles its interval.
     pub async fn open(log: FencedLog, settings: LogSettings) -> Result<Self> {
-        numbered::ids(log.folder(), Naming::Compactible).await?;
-        let interval = interval_for(&log.names().await?, settings.compact_interval);
+        let found = numbered::files(log.folder(), Naming::Compactible).await?;
+        let interval = interval_for(&found.names, settings.compact_interval);
         Ok(Self { log, settings, interval, entry: PhantomData })
     }
 
@@ -213,8 +213,8 @@ impl<E: LogEntry> CompactibleLog<E> {
 
     /// The files that cannot be read, a sentence each.
     pub async fn unreadable(&self) -> Result<Vec<String>> {
-        let mut found = numbered::look(self.log.folder(), Naming::Compactible).await?.strange;
-        for name in self.log.names().await? {
+        let Numbered { names, strange: mut found, .. } = numbered::look(self.log.folder(), Naming::Compactible).await?;
+        for name in names {
             let Some(id) = id_of(&name) else { continue };
             let read = self.log.read(&name).await.and_then(|body| self.checked(id, &name, &body.unwrap_or_default()));
             match read {

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 use weir_core::checkpoint::FencedLog;
 use weir_core::checkpoint::entries::object;
-use weir_core::checkpoint::numbered::HIGHEST;
+use weir_core::checkpoint::numbered::{HIGHEST, LATEST_MS};
 use weir_core::{Error, ErrorClass, Offset, Result};
 
 use super::compactible::{Added, CompactibleLog, LogEntry, Retention, damaged_log};
@@ -25,9 +25,6 @@ pub struct FileEntry {
     /// The step.
     pub batch_id: u64,
 }
-
-/// The last moment of the year 9999: no file has a later time, and one would make all others look too old.
-const LATEST_MS: i64 = 253_402_300_799_999;
 
 impl LogEntry for FileEntry {
     const IS_SEALED: bool = true;
@@ -48,6 +45,7 @@ impl LogEntry for FileEntry {
             if !is_next && !is_more {
                 return Some(format!("its step {next} is missing, or not in order"));
             }
+            // One beyond would make all others look too old.
             if !(-LATEST_MS..=LATEST_MS).contains(&line.timestamp) {
                 return Some(format!("{} has the timestamp {}, and no file has such a time", line.path, line.timestamp));
             }

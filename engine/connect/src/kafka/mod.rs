@@ -43,4 +43,4 @@ pub use properties::ClientSettings;
 pub use sink::{KafkaSink, KafkaSinkOptions};
 pub use source::{KafkaSource, PreparedKafka};
 pub use starting::{StartingOffsets, TimestampMiss, damage};
-pub use table::KafkaTable;
+pub use table::table;

@@ -10,18 +10,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
-use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{DataFusionError, Result as DfResult};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::catalog::TableProvider;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::Sender;
-use weir_core::{Error, Result};
+use weir_core::Result;
 
 use super::lookup::Lookup;
 use super::options::KafkaSourceOptions;
@@ -31,20 +22,10 @@ use super::reader::{RangeReader, ReadPolicy};
 use super::rows;
 use super::source::resolve_offsets;
 use super::starting::{End, StartingOffsets};
+use crate::blocking_table::{BlockingTable, Readers, Rows};
 use crate::source::{PartitionReader, Scan};
 
-/// Soft bound of a batch's bytes.
-const BATCH_BYTES: usize = 8 * 1024 * 1024;
-/// Batches that wait for who reads the table.
-const BATCHES_AHEAD: usize = 2;
-
-/// The table.
-#[derive(Debug)]
-pub struct KafkaTable {
-    topics: Arc<Topics>,
-}
-
-/// What every scan needs.
+/// The table, and what every scan needs.
 struct Topics {
     options: KafkaSourceOptions,
     ending: StartingOffsets,
@@ -72,78 +53,30 @@ impl fmt::Debug for Topics {
     }
 }
 
-impl KafkaTable {
-    /// A table of the options; no client is made yet.
-    pub fn new(options: KafkaSourceOptions, ending: StartingOffsets) -> Result<Self> {
-        Lookup::check(&options)?;
-        Ok(Self { topics: Arc::new(Topics { schema: rows::schema(options.headers), options, ending, clients: Mutex::default() }) })
-    }
+/// The table of the options; no client is made yet.
+pub fn table(options: KafkaSourceOptions, ending: StartingOffsets) -> Result<Arc<dyn TableProvider>> {
+    Lookup::check(&options)?;
+    Ok(BlockingTable::of(Topics { schema: rows::schema(options.headers), options, ending, clients: Mutex::default() }))
 }
 
-#[async_trait]
-impl TableProvider for KafkaTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.topics.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let columns = projection.cloned().unwrap_or_else(|| (0..self.topics.schema.fields().len()).collect());
-        let schema = Arc::new(self.topics.schema.project(&columns)?);
-        let all = Arc::new(AllRanges { topics: Arc::clone(&self.topics), columns, schema: Arc::clone(&schema) });
-        Ok(Arc::new(StreamingTableExec::try_new(schema, vec![all], None, [], false, limit)?))
-    }
-}
-
-/// The one partition of a scan.
-#[derive(Debug)]
-struct AllRanges {
-    topics: Arc<Topics>,
-    columns: Vec<usize>,
-    schema: SchemaRef,
-}
-
-impl PartitionStream for AllRanges {
+impl Rows for Topics {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let scan = Scan { columns: self.columns.clone(), max_rows: context.session_config().batch_size(), max_bytes: BATCH_BYTES };
-        let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), BATCHES_AHEAD);
-        let (topics, out) = (Arc::clone(&self.topics), builder.tx());
-        builder.spawn_blocking(move || topics.read(&scan, &out).map_err(|error| DataFusionError::External(Box::new(error))));
-        builder.build()
+    /// Range after range; each takes its client when its turn comes.
+    fn readers<'a>(&'a self, scan: &'a Scan, _runtime: &Handle) -> Result<Readers<'a>> {
+        let policy = ReadPolicy { data_loss: self.options.data_loss, poll_timeout: self.options.poll_timeout };
+        let clients = self.clients()?;
+        let ranges = self.ranges(&clients)?;
+        Ok(Box::new(ranges.into_iter().map(move |range| {
+            let reader = RangeReader::new(range, &self.schema, scan, Arc::clone(&clients.pool), policy)?;
+            Ok(Box::new(reader) as Box<dyn PartitionReader>)
+        })))
     }
 }
 
 impl Topics {
-    /// Reads range after range until all are read or nobody takes the rows any more.
-    fn read(&self, scan: &Scan, out: &Sender<DfResult<RecordBatch>>) -> Result<()> {
-        let runtime = Handle::try_current()
-            .map_err(|e| Error::retryable("INTERNAL_ERROR", "a Kafka table was read outside of the runtime").with_source(e))?;
-        let policy = ReadPolicy { data_loss: self.options.data_loss, poll_timeout: self.options.poll_timeout };
-        let clients = self.clients()?;
-        for range in self.ranges(&clients)? {
-            let mut reader = RangeReader::new(range, &self.schema, scan, Arc::clone(&clients.pool), policy)?;
-            while let Some(rows) = runtime.block_on(reader.next())? {
-                if out.blocking_send(Ok(rows)).is_err() {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn clients(&self) -> Result<Arc<Clients>> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(clients) = &*clients {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use weir_core::checkpoint::numbered::LATEST_MS;
 use weir_core::checkpoint::{Appended, FencedLog};
 use weir_core::{Error, Offset, Result};
 use weir_crds::duration::{TimeUnit, parse_time_string};
@@ -19,8 +20,7 @@ use crate::open::SourcePlace;
 use crate::options::Options;
 use crate::source::{AvailableNow, Backlog, PartitionReader, PlannedRange, PreparedSource, ReadLimits, Scan, Source};
 
-/// The last moment of the year 9999, and as many seconds.
-const LATEST_MS: i64 = 253_402_300_799_999;
+/// The seconds up to the last moment.
 const LATEST_S: u64 = (LATEST_MS / 1000).cast_unsigned();
 
 /// The speed of a rate source over time.

@@ -7,6 +7,8 @@
 //! versions) are taken as they are. FNV-1a, which any change of one byte alters:
 //! no secret is kept here.
 
+use std::borrow::Cow;
+
 /// The field, as it begins.
 const FIELD: &str = ",\"weirChecksum\":\"";
 const NAME: &str = "weirChecksum";
@@ -33,14 +35,14 @@ pub fn seal(id: u64, text: &str, line: usize) -> String {
 }
 
 /// The text of entry `id` as it was before it was sealed; the error says what is wrong with it.
-pub fn open(id: u64, text: &str) -> Result<(String, Seal), &'static str> {
+pub fn open(id: u64, text: &str) -> Result<(Cow<'_, str>, Seal), &'static str> {
     let Some((head, sealed)) = text.split_once(FIELD) else {
-        return if text.contains(NAME) { Err(CHANGED) } else { Ok((text.to_owned(), Seal::Absent)) };
+        return if text.contains(NAME) { Err(CHANGED) } else { Ok((Cow::Borrowed(text), Seal::Absent)) };
     };
     let digits = sealed.get(..DIGITS).filter(|_| sealed.get(DIGITS..DIGITS + 2) == Some("\"}"));
     let plain = format!("{head}}}{}", sealed.get(DIGITS + 2..).unwrap_or_default());
     match digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
-        Some(found) if found == sum(id, &plain) => Ok((plain, Seal::Whole)),
+        Some(found) if found == sum(id, &plain) => Ok((Cow::Owned(plain), Seal::Whole)),
         _ => Err(CHANGED),
     }
 }
@@ -66,8 +68,8 @@ mod tests {
                 && sealed.ends_with("\"}\n{\"logOffset\":4}\n-"),
             "{sealed}"
         );
-        assert_eq!(open(7, &sealed).unwrap(), (TEXT.to_owned(), Seal::Whole));
-        assert_eq!(open(7, TEXT).unwrap(), (TEXT.to_owned(), Seal::Absent));
+        assert_eq!(open(7, &sealed).unwrap(), (TEXT.into(), Seal::Whole));
+        assert_eq!(open(7, TEXT).unwrap(), (TEXT.into(), Seal::Absent));
         assert!(open(8, &sealed).is_err(), "under another name");
         assert_eq!(open(0, &seal(0, "v1\n{\"a\":1}", 1)).unwrap().0, "v1\n{\"a\":1}");
         assert_eq!(seal(0, "v1", 0), "v1", "nothing to carry it");

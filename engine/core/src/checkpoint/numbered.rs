@@ -11,6 +11,8 @@ use crate::storage::Folder;
 
 /// The highest number of a file: no query comes so far, and what is counted on from it fits.
 pub const HIGHEST: u64 = 999_999_999_999;
+/// The last moment of the year 9999, in milliseconds since the epoch: no file and no run of a source has a later time.
+pub const LATEST_MS: i64 = 253_402_300_799_999;
 /// Digits of an epoch's name.
 const EPOCH_DIGITS: usize = 12;
 /// What ends the name of an entry that holds those before it too.
@@ -32,16 +34,23 @@ pub enum Naming {
 pub struct Numbered {
     /// Their numbers, rising.
     pub ids: Vec<u64>,
+    /// Their names.
+    pub names: Vec<String>,
     /// What is there and is no numbered file, a sentence each.
     pub strange: Vec<String>,
 }
 
-/// The number in a name, if it is one.
-pub fn id_of(name: &str, naming: Naming) -> Option<u64> {
-    let digits = match naming {
+/// What stands for the number in a name.
+fn stem(name: &str, naming: Naming) -> &str {
+    match naming {
         Naming::Compactible => name.strip_suffix(COMPACT).unwrap_or(name),
         Naming::Plain | Naming::Epochs => name,
-    };
+    }
+}
+
+/// The number in a name, if it is one.
+pub fn id_of(name: &str, naming: Naming) -> Option<u64> {
+    let digits = stem(name, naming);
     let id = digits.parse().ok().filter(|id| *id <= HIGHEST)?;
     let written = if naming == Naming::Epochs { format!("{id:0EPOCH_DIGITS$}") } else { u64::to_string(&id) };
     (written == digits).then_some(id)
@@ -49,25 +58,33 @@ pub fn id_of(name: &str, naming: Naming) -> Option<u64> {
 
 /// Reads what a folder holds.
 pub async fn look(folder: &Folder, naming: Naming) -> Result<Numbered> {
-    Ok(sorted(folder.url().as_str(), &folder.names().await?, naming))
+    Ok(sorted(folder.url().as_str(), folder.names().await?, naming))
 }
 
-/// The numbers in a folder, which must hold nothing strange.
+/// The same of a folder that must hold nothing strange.
+pub async fn files(folder: &Folder, naming: Naming) -> Result<Numbered> {
+    let found = look(folder, naming).await?;
+    if found.strange.is_empty() { Ok(found) } else { Err(Error::incompatible("CHECKPOINT_DAMAGED", found.strange.join("; "))) }
+}
+
+/// Their numbers, rising.
 pub async fn ids(folder: &Folder, naming: Naming) -> Result<Vec<u64>> {
-    let Numbered { ids, strange } = look(folder, naming).await?;
-    if strange.is_empty() { Ok(ids) } else { Err(Error::incompatible("CHECKPOINT_DAMAGED", strange.join("; "))) }
+    files(folder, naming).await.map(|found| found.ids)
 }
 
 /// `names` says of each whether it is a file.
-fn sorted(location: &str, names: &[(String, bool)], naming: Naming) -> Numbered {
+fn sorted(location: &str, names: Vec<(String, bool)>, naming: Naming) -> Numbered {
     let mut found = Numbered::default();
     for (name, is_file) in names {
-        let stem = name.strip_suffix(COMPACT).filter(|_| naming == Naming::Compactible).unwrap_or(name);
+        let stem = stem(&name, naming);
         if stem.is_empty() || !stem.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        match id_of(name, naming) {
-            Some(id) if *is_file => found.ids.push(id),
+        match id_of(&name, naming) {
+            Some(id) if is_file => {
+                found.ids.push(id);
+                found.names.push(name);
+            }
             Some(_) => found.strange.push(damage_of(&format!("{location}/{name}"), "it is not a file")),
             None => {
                 found.strange.push(damage_of(&format!("{location}/{name}"), "nothing that is written here has such a number; take it away"))
@@ -107,7 +124,7 @@ mod tests {
             ("4.tmp", true),
         ];
         let names: Vec<(String, bool)> = names.into_iter().map(|(name, is_file)| (name.to_owned(), is_file)).collect();
-        let found = sorted("ck/offsets", &names, Naming::Plain);
+        let found = sorted("ck/offsets", names, Naming::Plain);
         assert_eq!(found.ids, [0, 2, 10]);
         let begin: Vec<&str> = found.strange.iter().map(|text| text.split(':').next().unwrap_or_default()).collect();
         assert_eq!(begin, ["ck/offsets/3 is damaged", "ck/offsets/007 is damaged", "ck/offsets/18446744073709551615 is damaged"]);

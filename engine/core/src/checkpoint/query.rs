@@ -121,8 +121,7 @@ impl QueryLog {
     /// `nonce` is the query's `checkpointResetNonce`: a changed nonce allows a
     /// changed sink, and each nonce keeps its own record.
     pub async fn bind_sink(&self, sink: BindSink, identity: &str, nonce: u64) -> Result<BoundSink> {
-        let file = sink.file();
-        let name = if nonce == 0 { file.to_owned() } else { format!("{file}.{nonce}") };
+        let name = of_nonce(sink.file(), nonce);
         let since = self.next_batch().await?;
         let mut record = sink_record(&name, identity.as_bytes())?;
         record.insert(SINCE.to_owned(), since.into());
@@ -160,8 +159,7 @@ impl QueryLog {
     /// Records the id of the sink's table, which may be made long after the sink was bound, or refuses another table, and none
     /// where there was one. For a sink that has no record of every batch nothing else tells.
     pub async fn bind_table(&self, sink: BindSink, table_id: Option<&str>, nonce: u64) -> Result<()> {
-        let suffix = if nonce == 0 { String::new() } else { format!(".{nonce}") };
-        let (bound, name) = (format!("{}{suffix}", sink.file()), format!("{}-table{suffix}", sink.file()));
+        let (bound, name) = (of_nonce(sink.file(), nonce), of_nonce(&format!("{}-table", sink.file()), nonce));
         let weir = self.claim.weir();
         let recorded = |name: &str, bytes: &[u8]| -> Result<Option<String>> {
             let record = sink_record(&format!("{}/{name}", weir.url()), bytes)?;
@@ -358,6 +356,11 @@ fn is_of_identity(field: &str) -> bool {
     ![SINCE, INSTANCE, QUERY].contains(&field)
 }
 
+/// The name of a file in `_weir/` that each reset nonce has; the first has none in it.
+fn of_nonce(file: &str, nonce: u64) -> String {
+    if nonce == 0 { file.to_owned() } else { format!("{file}.{nonce}") }
+}
+
 pub(super) type SinkRecord = serde_json::Map<String, serde_json::Value>;
 
 /// Field of the identity: the table's own id.
@@ -366,7 +369,6 @@ const TABLE_ID: &str = "tableId";
 const SINCE: &str = "sinceBatch";
 /// Another one: the process that wrote it.
 const INSTANCE: &str = "instance";
-
 /// And the query that was bound to the sink, by its id.
 const QUERY: &str = "queryId";
 

@@ -10,11 +10,15 @@ use std::path::Path;
 
 /// What stands at `path` or above it and lets no file (or folder) be there, in words.
 pub fn find(path: &Path, is_file_meant: bool) -> Option<String> {
+    if is_file_meant && path.is_file() {
+        return None;
+    }
     let above = path.ancestors().skip(usize::from(is_file_meant)).find(|above| fs::symlink_metadata(above).is_ok());
     if let Some(above) = above.filter(|above| !above.is_dir()) {
         return Some(format!("{} is {}, where a folder should be", above.display(), kind(above)));
     }
     let is_there = is_file_meant && fs::symlink_metadata(path).is_ok();
+    // Looked at last: it may have been made meanwhile.
     (is_there && !path.is_file()).then(|| format!("{} is {}, where a file should be", path.display(), kind(path)))
 }
 

@@ -70,12 +70,11 @@ impl BadRecordsSink {
         if self.sink.commit(batch, parts).await? == Committed::Before {
             tracing::info!(batch = batch.batch, "the sink of bad records had recorded the batch already");
         }
-        match self.bound.load(Ordering::Relaxed) {
-            // The commit has looked.
-            true => Ok(()),
-            false if self.sink.table_id().await.is_some() => self.bind(log).await,
-            false => Ok(()),
+        // One that the checkpoint knows was looked at by the commit.
+        if !self.bound.load(Ordering::Relaxed) && self.sink.table_id().await.is_some() {
+            self.bind(log).await?;
         }
+        Ok(())
     }
 
     /// Housekeeping.

@@ -9,17 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
-use async_trait::async_trait;
-use deltalake_core::datafusion::catalog::{Session, TableProvider};
-use deltalake_core::datafusion::common::{DataFusionError, Result as DfResult};
-use deltalake_core::datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use deltalake_core::datafusion::logical_expr::{Expr, TableType};
-use deltalake_core::datafusion::physical_plan::ExecutionPlan;
-use deltalake_core::datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use deltalake_core::datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use deltalake_core::datafusion::catalog::TableProvider;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::Sender;
 use weir_core::storage::Storage;
 use weir_core::{Error, Result};
 use weir_crds::options::ParsedOptions;
@@ -30,14 +21,10 @@ use super::options::{self, Loss, Starting};
 use super::read::{Piece, TableScan};
 use super::starting;
 use super::table::SourceTable;
+use crate::blocking_table::{BlockingTable, Readers, Rows};
 use crate::delta::location::TableLocation;
 use crate::delta::provider::{at_time, commit_times};
 use crate::source::Scan;
-
-/// Soft bound of a batch's bytes.
-const BATCH_BYTES: usize = 8 * 1024 * 1024;
-/// Batches that wait for who reads the table.
-const BATCHES_AHEAD: usize = 2;
 
 /// Opens the feed that the options of a static table name; `conf` holds the session's settings.
 pub async fn open_changes(parsed: &ParsedOptions, storage: &Storage, conf: &BTreeMap<String, String>) -> Result<Arc<dyn TableProvider>> {
@@ -68,7 +55,7 @@ pub async fn open_changes(parsed: &ParsedOptions, storage: &Storage, conf: &BTre
     }
     table.check_columns_at(first).await?;
     feed::check_version(first, &table).await?;
-    Ok(Arc::new(ChangesTable { schema: feed::schema(&table.schema), versions: Arc::new(Versions { table, first, last }) }))
+    Ok(BlockingTable::of(Versions { schema: feed::schema(&table.schema), table, first, last }))
 }
 
 /// The last version that is read; `None` is the newest. A version that is not there yet is none that could be read.
@@ -98,16 +85,10 @@ fn illegal(text: &str) -> Error {
     Error::config("DELTA_ILLEGAL_OPTION", text.to_owned())
 }
 
-/// The table.
-#[derive(Debug)]
-struct ChangesTable {
-    versions: Arc<Versions>,
-    schema: SchemaRef,
-}
-
-/// What every scan needs.
+/// The table, and what every scan needs.
 struct Versions {
     table: Arc<SourceTable>,
+    schema: SchemaRef,
     first: u64,
     last: Option<u64>,
 }
@@ -118,71 +99,20 @@ impl fmt::Debug for Versions {
     }
 }
 
-#[async_trait]
-impl TableProvider for ChangesTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let schema = Arc::new(self.schema.project(&columns)?);
-        let all = AllVersions { versions: Arc::clone(&self.versions), of: Arc::clone(&self.schema), columns, schema: Arc::clone(&schema) };
-        Ok(Arc::new(StreamingTableExec::try_new(schema, vec![Arc::new(all)], None, [], false, limit)?))
-    }
-}
-
-/// The one partition of a scan.
-#[derive(Debug)]
-struct AllVersions {
-    versions: Arc<Versions>,
-    of: SchemaRef,
-    columns: Vec<usize>,
-    schema: SchemaRef,
-}
-
-impl PartitionStream for AllVersions {
+impl Rows for Versions {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let scan = Scan { columns: self.columns.clone(), max_rows: context.session_config().batch_size(), max_bytes: BATCH_BYTES };
-        let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), BATCHES_AHEAD);
-        let (versions, of, out) = (Arc::clone(&self.versions), Arc::clone(&self.of), builder.tx());
-        // The kernel reads files where it is called.
-        builder.spawn_blocking(move || versions.read(&of, &scan, &out).map_err(|error| DataFusionError::External(Box::new(error))));
-        builder.build()
+    /// Version after version. The kernel reads files where it is called.
+    fn readers<'a>(&'a self, scan: &'a Scan, runtime: &Handle) -> Result<Readers<'a>> {
+        let pieces = runtime.block_on(self.pieces())?;
+        let scan = Arc::new(TableScan::new(&self.table, &self.schema, Loss::Fail, scan)?);
+        Ok(Box::new(scan.readers(pieces).into_iter().map(Ok)))
     }
 }
 
 impl Versions {
-    /// Reads version after version until all are read or nobody takes the rows any more.
-    fn read(&self, of: &SchemaRef, scan: &Scan, out: &Sender<DfResult<RecordBatch>>) -> Result<()> {
-        let runtime = Handle::try_current()
-            .map_err(|e| Error::retryable("INTERNAL_ERROR", "a table of changes was read outside of the runtime").with_source(e))?;
-        let pieces = runtime.block_on(self.pieces())?;
-        let scan = Arc::new(TableScan::new(&self.table, of, Loss::Fail, scan)?);
-        for mut reader in scan.readers(pieces) {
-            while let Some(rows) = runtime.block_on(reader.next())? {
-                if out.blocking_send(Ok(rows)).is_err() {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
     async fn pieces(&self) -> Result<Vec<Piece>> {
         let mut log = CommitLog::new(Arc::clone(&self.table), Loss::Fail);
         let mut grouped = Grouped::default();
